@@ -11,7 +11,7 @@ import pytest
 
 from corral.faces.cli.app import app, run
 from corral.faces.cli.help import pages
-from corral.faces.cli.program.man_page import MARK, page_of
+from corral.faces.cli.program.man import MARK, page_of
 from tests.support.programs import requires
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from corral.core.phases import PHASES
+from corral.core.states import PHASES
 from tests.conftest import git
 from tests.e2e.client import run_client
 from tests.e2e.stage import Stage, bash, bash_until, script, text, tool

@@ -33,8 +33,7 @@ from corral.store import events
 from corral.store.engine.database import Database
 from corral.store.migrate import open_schema
 from corral.store.rows.merges import MergeRow, ReceiptRow, TargetPauseRow
-from corral.work.merges.requests import submit
-from corral.work.merges.settling import OnSettled
+from corral.work.merges.settling import OnSettled, enqueue
 from corral.work.merges.store import merges, pauses, receipts
 from corral.work.merges.wire import summary
 from corral.work.worktrees import store as worktrees
@@ -142,7 +141,7 @@ class World:
 
     def submit(self, branch: str, target: str = "main", *, approved: bool = True, **values: Any) -> str:
         """Submit a branch, whose head a person approves at once unless told otherwise: many verifications here name files."""
-        row = submit(self.db, self.repo(), branch=branch, target=target, now=self.now(), **values)
+        row = enqueue(self.db, self.repo(), branch=branch, target=target, now=self.now(), **values)
         assert row is not None
         if approved:
             self.db.write(lambda conn: merges.approve(conn, row["merge_id"], row["head_sha"], self.now()))

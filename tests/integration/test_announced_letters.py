@@ -23,8 +23,7 @@ from corral.core.instants import iso
 from corral.core.states import Importance
 from corral.git.process.command import open_repository
 from corral.observe.announcements import store as announcements
-from corral.observe.announcements.announcing import KINDS, SAVED_WITHIN, Announcer
-from corral.observe.announcements.letters import send, written
+from corral.observe.announcements.announcing import KINDS, SAVED_WITHIN, Announcer, send, written
 from corral.store import events
 from corral.store.engine.database import Database
 from corral.store.migrate import open_schema

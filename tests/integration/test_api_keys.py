@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from corral.config.keys.keychain import Keychain
-from corral.config.keys.webhook_secret import WebhookSecret
+from corral.config.keys.lookup import WebhookSecret
 from corral.core.errors import ApiKeyUnavailable
 from tests.conftest import commit, git
 from tests.support.coordinated import Coordinated, eventually

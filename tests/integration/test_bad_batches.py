@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from corral.core.errors import InvalidInput
-from corral.work.tasks.cli.batch_file import read_batch
+from corral.work.tasks.cli.commands import read_batch
 from tests.support.coordinated import Coordinated
 
 LEVELS = "".join(

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from corral.observe.events import lines as event_lines
+from corral.observe.events import log
 from corral.observe.events.log import PAGE
 from corral.store.rows.records import EventRow
 from tests.conftest import commit, git
@@ -49,7 +49,7 @@ def recorded(house: Coordinated, level: int) -> list[int]:
     """The ids of the events in the database of a stopped daemon, of this level and above."""
     with closing(sqlite3.connect(house.root / ".corral" / "corral.db")) as conn:
         rows = conn.execute("SELECT event_id, kind FROM events ORDER BY event_id").fetchall()
-    return [event_id for event_id, kind in rows if event_lines.level(_event(event_id, kind)) >= level]
+    return [event_id for event_id, kind in rows if log.level_of(_event(event_id, kind)) >= level]
 
 
 def _event(event_id: int, kind: str) -> EventRow:

@@ -10,7 +10,7 @@ import pytest
 from corral.config.sections.sharing import Landing
 from corral.core.errors import Conflict, InvalidInput, NotFound
 from corral.landing import requests
-from corral.work.merges.requests import submit
+from corral.work.merges.settling import enqueue
 from tests.conftest import commit, git
 from tests.integration.landing_world import World, listed
 
@@ -75,7 +75,7 @@ def test_what_the_target_has_already_lands_as_nothing_new(world: World) -> None:
     assert (merge["state"], merge["landed_sha"]) == ("landed", head)
     assert world.receipt(merge_id)["status"] == "unverified"
     assert world.tip() == head
-    assert submit(world.db, world.repo(), branch="feature", target="main", now=world.now()) is None
+    assert enqueue(world.db, world.repo(), branch="feature", target="main", now=world.now()) is None
 
 
 def test_a_receipt_for_nothing_new_is_never_taken_for_green(world: World) -> None:
@@ -198,9 +198,9 @@ def test_the_daemon_commits_as_the_users_configuration_says(world: World) -> Non
 @pytest.mark.parametrize("name", ["--output=x", "a\nb", "$(touch pwned)", "x..y", "@{-1}", "HEAD:README.md", "-", ""])
 def test_a_hostile_branch_is_refused(world: World, name: str) -> None:
     with pytest.raises((InvalidInput, NotFound)):
-        submit(world.db, world.repo(), branch=name, target="main", now=world.now())
+        enqueue(world.db, world.repo(), branch=name, target="main", now=world.now())
     with pytest.raises((InvalidInput, NotFound)):
-        submit(world.db, world.repo(), branch="main", target=name, now=world.now())
+        enqueue(world.db, world.repo(), branch="main", target=name, now=world.now())
     assert listed(world.db) == []
     assert world.held_refs() == []
 
@@ -216,10 +216,10 @@ def test_a_detached_commit_lands_under_its_own_name(world: World) -> None:
 
 def test_a_branch_for_itself_and_an_unknown_target_are_refused(world: World) -> None:
     with pytest.raises(InvalidInput):
-        submit(world.db, world.repo(), branch="main", target="main", now=world.now())
+        enqueue(world.db, world.repo(), branch="main", target="main", now=world.now())
     world.branch("feature", {"a.txt": "1\n"})
     with pytest.raises(NotFound):
-        submit(world.db, world.repo(), branch="feature", target="nowhere", now=world.now())
+        enqueue(world.db, world.repo(), branch="feature", target="nowhere", now=world.now())
 
 
 def test_a_hostile_title_is_one_line_of_the_message(world: World) -> None:

@@ -16,7 +16,7 @@ from corral.git import signing
 from corral.git.land import receipt_notes
 from corral.landing import requests, shapes
 from corral.store.rows.merges import MergeRow
-from corral.work.merges.requests import submit
+from corral.work.merges.settling import enqueue
 from corral.work.merges.store import runs
 from corral.work.merges.wire import covered_by
 from tests.conftest import commit, git, verified_in
@@ -80,7 +80,7 @@ def test_each_shape_lands_once_wherever_its_target_is_checked_out(
     assert (row["landed_sha"] == row["head_sha"]) == (style == "fast-forward")
     assert git(world.root, "branch", "--list", "corral/*") == "" and world.held_refs() == [], "its branch has retired"
     git(world.root, "branch", "again", row["head_sha"])
-    assert submit(world.db, world.repo(), branch="again", target="main", now=world.now()) is None, (
+    assert enqueue(world.db, world.repo(), branch="again", target="main", now=world.now()) is None, (
         "there is nothing left"
     )
     if layout in ("main", "linked"):

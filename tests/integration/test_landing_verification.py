@@ -14,7 +14,7 @@ import pytest
 
 from corral.config.sections.sharing import Landing
 from corral.core.errors import CorralError
-from corral.git.checkouts import discarding
+from corral.git.checkouts import worktrees
 from corral.landing import requests
 from corral.landing.verify import verification
 from corral.runners.process import LogTail
@@ -219,7 +219,7 @@ def test_read_only_folders_that_a_verification_leaves_are_removed(world: World, 
     assert living.wait(60) == 0
     found = [(row["state"], row["tries"]) for row in map(world.merge, ids)]
     assert found == [("landed", 0), ("landed", 0)], "at the first try"
-    discarding.make_writable(world.verification_worktree.path)
+    worktrees.make_writable(world.verification_worktree.path)
 
 
 def test_stop_ends_the_run_and_requeues(world: World, tmp_path: Path) -> None:

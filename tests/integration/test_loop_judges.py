@@ -12,8 +12,8 @@ import pytest
 
 from corral.runners.anthropic import AnthropicRunner
 from corral.runners.tags import PROJECT_MARK
-from corral.work.loops.criteria import judge
-from corral.work.loops.criteria.place import Evaluation, Place
+from corral.work.loops import evaluating
+from corral.work.loops.evaluating import Evaluation, Place
 from corral.work.loops.spec import JudgeCriterion, Verdict
 from tests.conftest import git
 from tests.e2e.stage import Stage, script, text
@@ -45,7 +45,7 @@ def judged(stage: Stage, tmp_path: Path, answer: str, work: str = "a change", **
         access=AnthropicRunner(environ, lambda: KEY).access,
         worker_models=frozenset(workers),
     )
-    return judge.evaluate(JudgeCriterion(rubric=script(text(answer)), **fields), place)
+    return evaluating.by_judges(JudgeCriterion(rubric=script(text(answer)), **fields), place)
 
 
 def _also(case: object) -> Any:

@@ -12,7 +12,7 @@ from sqlalchemy import update
 
 from corral.store.schema_project import loop_iterations
 from corral.work.loops import store as loop_rows
-from corral.work.loops.checkpoints import past_of, start_sha
+from corral.work.loops.history import past_of, start_sha
 from corral.work.merges.store import merges
 from corral.work.tasks import tasks
 from tests.conftest import git

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from corral.core.phases import PHASES
+from corral.core.states import PHASES
 from tests.conftest import git
 from tests.integration.planned import Plan
 from tests.support.coordinated import Coordinated, eventually

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.work.worktrees.ports import bindable, choose_block
+from corral.work.worktrees.allocation import bindable, choose_block
 from corral.work.worktrees.provision import Provisioned
 from tests.integration.provisioning import add_worktree, make_usable
 from tests.support.programs import requires

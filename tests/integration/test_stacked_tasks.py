@@ -12,8 +12,7 @@ from corral.coordination.sessions.store import sessions
 from corral.core.instants import iso
 from corral.landing import requests
 from corral.store.rows.tasks import WorktreeRow
-from corral.work.merges.requests import submit
-from corral.work.merges.settling import merge_settled
+from corral.work.merges.settling import enqueue, merge_settled
 from corral.work.merges.store import merges, of_tasks
 from corral.work.merges.store import runs as run_rows
 from corral.work.tasks import delays
@@ -175,7 +174,7 @@ def test_a_child_at_work_is_told_that_its_parent_changed_or_came_back_and_lands_
     settled = merge_settled(lambda: site.house.settings)  # type: ignore[arg-type]
     requests.cancel(site.world.db, site.world.repo(), merge["merge_id"], on_settled=settled, now=site.world.now())
     sha = site.change(merge["branch"], {"parent.txt": "changed\n"})
-    submit(site.world.db, site.world.repo(), branch=merge["branch"], target="main", now=site.world.now())
+    enqueue(site.world.db, site.world.repo(), branch=merge["branch"], target="main", now=site.world.now())
     session_id = str(site.house.detail(child)["session_id"])
     notices = site.house.db.write(lambda conn: sessions.take_notices(conn, session_id, iso(site.house.now())))
     assert len(notices) == 2 and "ended as cancelled" in notices[0] and f"git merge {sha[:12]}" in notices[1]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from corral.core.instants import parse
-from corral.work.evidence.bundle import PHASES
+from corral.core.states import PHASES
 from tests.conftest import git
 from tests.integration.planned import Plan
 from tests.support.coordinated import Coordinated, eventually

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from corral.git.checkouts import salvage
-from corral.observe.view.needs_of_work import unobserved_workers
+from corral.observe.view.needs_you import unobserved_workers
 from corral.runners.protocol import Observation
 from corral.runners.worker import Worker
 from corral.store.rows.merges import MergeRow

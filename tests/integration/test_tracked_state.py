@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from corral.core.errors import GitFailed, Unsupported
-from corral.daemon.trust import refuse_what_a_clone_brought
+from corral.daemon.binding import refuse_what_a_clone_brought
 from corral.git.process.command import Git, open_checkout
 from tests.conftest import commit, git
 from tests.integration.git.test_git_wrapper import shim

@@ -196,7 +196,7 @@ sys.stdin.readline()
 @TELLS_WHOSE
 def test_who_has_hung_up_and_who_is_not_found_is_another_user(tmp_path: Path) -> None:
     """The kernel prints the user of an end that nobody holds any more as root."""
-    from corral.faces.web.peers import is_stranger
+    from corral.faces.web.entry import is_stranger
 
     with socket.create_server(("127.0.0.1", 0)) as listening:
         own = listening.getsockname()

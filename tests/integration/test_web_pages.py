@@ -231,7 +231,7 @@ def test_the_web_view_is_packaged_and_its_script_is_small_and_its_own() -> None:
 
 
 def test_candidates_are_drawn_on_what_they_are_built_on() -> None:
-    from corral.faces.web.pages import graph
+    from corral.faces.web.pages import queue
 
     def row(number: int, state: str, tip: str | None, candidate: str | None) -> dict[str, object]:
         return {"merge_id": f"m{number}", "title": f"Change {number}", "target": "main", "state": state, "tip_sha": tip,
@@ -239,7 +239,7 @@ def test_candidates_are_drawn_on_what_they_are_built_on() -> None:
 
     rows = [row(1, "verifying", "t" * 40, "a" * 40), row(2, "verifying", "a" * 40, "b" * 40), row(3, "held", "t" * 40, "c" * 40),
             row(4, "queued", None, None)]  # fmt: skip
-    (drawing,) = graph.of_targets(rows)  # type: ignore[arg-type]
+    (drawing,) = queue.of_targets(rows)  # type: ignore[arg-type]
     target, first, second, held, waits = drawing.boxes
     assert (target.label, target.detail) == ("main", "t" * 12)
     assert first.x == held.x > target.x
@@ -247,7 +247,7 @@ def test_candidates_are_drawn_on_what_they_are_built_on() -> None:
     assert waits.x > second.x
     assert [line.is_planned for line in drawing.lines] == [False, False, False, True]
     assert {box.link for box in drawing.boxes} == {None, "/merges/m1", "/merges/m2", "/merges/m3", "/merges/m4"}
-    assert graph.of_targets([]) == []
+    assert queue.of_targets([]) == []
 
 
 @pytest.mark.req("FR-MONITOR-002")

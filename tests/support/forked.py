@@ -401,7 +401,7 @@ def _import() -> None:
         importlib.import_module(f"corral.{module}")
     for name in (
         "corral.faces.cli.app",
-        "corral.work.templates.cli.obtaining",
+        "corral.work.templates.cli.installing",
         "corral.faces.cli.terminal.suggestions",
         "corral.faces.cli.completion",
         "corral.faces.cli.help",

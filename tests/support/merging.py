@@ -12,7 +12,7 @@ from enum import Enum
 from pathlib import Path
 
 from corral.core.errors import GitFailed, Unsupported
-from corral.git.identity import CORRAL
+from corral.git.commits import CORRAL
 from corral.git.land import candidates
 from corral.git.land.candidates import Candidate
 from corral.git.process.command import Git, as_env

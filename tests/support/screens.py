@@ -13,7 +13,7 @@ from textual.app import App
 from textual.pilot import Pilot
 
 from corral.config.paths import find_project
-from corral.faces.screen.app import Interactive
+from corral.faces.screen.screen import Interactive
 from tests.support.coordinated import DEADLINE_S, Coordinated
 
 _TEXT = re.compile(

@@ -27,11 +27,24 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from corral.config.document import DocumentError, message_of, read_mapping, reason_of
-from corral.config.limits import TaskLimits
 from corral.config.load import read_file
 from corral.config.paths import Project, bundle_dir
 from corral.config.teams import Line, Name, Words, field_path
 from corral.core.errors import ConfigInvalid
+
+# -- Limits of one attempt, as an agent's definition and a task give them
+
+
+class TaskLimits(BaseModel):
+    """Limits of one attempt; None is no limit. The time limit is ``TaskSubmission.timeout_s``."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    max_turns: int | None = Field(default=None, gt=0)
+    max_tokens: int | None = Field(default=None, gt=0)
+    max_cost_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    memory_mb: int | None = Field(default=None, gt=0)
+
 
 CLAUDE = "claude"
 """The default runner of an agent."""

@@ -12,13 +12,11 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from corral.config.sections.agents import Agents
 from corral.config.sections.alerts import Alerts, Notifications
 from corral.config.sections.sharing import Landing, Locks, Messages, Sessions
-from corral.config.sections.telemetry import Telemetry
-from corral.config.sections.upkeep import Daemon, Logs, Retention, Salvage, Templates
+from corral.config.sections.upkeep import Daemon, Logs, Retention, Salvage, Telemetry, Templates
 from corral.config.sections.values import Section
-from corral.config.sections.work import Limits, Loops, Queue, Runners, Supervisor, Tasks, Worktrees
+from corral.config.sections.work import Agents, Limits, Loops, Queue, Runners, Supervisor, Tasks, Worktrees
 
 
 class Settings(Section):

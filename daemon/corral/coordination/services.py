@@ -9,14 +9,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 from corral.config.paths import Project
 from corral.config.roster import Roster
 from corral.coordination.edits.last_seen import LastSeen
 from corral.coordination.edits.runtime_state import RuntimeState
-from corral.coordination.edits.unannounced_files import Unannounced
+from corral.coordination.edits.unannounced import Unannounced
 from corral.coordination.sessions.mods import Mods
 from corral.coordination.sessions.session_end import Offer
 from corral.coordination.sessions.waking import Waiters
@@ -25,11 +25,54 @@ from corral.coordination.teams.holder import TeamsHolder
 from corral.core import clock
 from corral.core.changes import Changes
 from corral.core.needs import Need
-from corral.core.nudges import Nudgeable, Nudges
 from corral.git.process.command import Git
 from corral.runners.api_key import ApiKeyHolder
 from corral.store.access import StoreAccess
 from corral.store.engine.database import Database
+
+# -- Waking the background jobs: an operation says which job has something to do
+
+SOON_S = 0.5
+"""Longest delay of a step that is not urgent, seconds."""
+
+
+class Nudgeable(Protocol):
+    """A background job, as far as an operation knows it."""
+
+    def nudge(self) -> None:
+        """Ask for a step soon. Cheap; any number of nudges before the step are one."""
+
+
+class Nudges:
+    """Wakes jobs, and with them the requests that wait for a change.
+
+    Args:
+        jobs: By name; more may come later.
+        changes: Announced with each nudge.
+    """
+
+    def __init__(self, jobs: Mapping[str, Nudgeable], changes: Changes) -> None:
+        self._jobs = jobs
+        self._changes = changes
+        self._soon: set[str] = set()
+
+    def now(self, name: str) -> None:
+        """Ask a job for a step now. Callable from any thread."""
+        for job in (self._jobs.get(name), self._jobs.get("announcements"), self._jobs.get("roadmap")):
+            if job is not None:
+                job.nudge()
+        self._changes.announce()
+
+    def soon(self, name: str) -> None:
+        """Ask a job for a step within :data:`SOON_S`, for frequent requests that nobody waits for; in the event loop."""
+        if name not in self._soon and self._changes.loop is not None:
+            self._soon.add(name)
+            self._changes.loop.call_later(SOON_S, self._late, name)
+
+    def _late(self, name: str) -> None:
+        self._soon.discard(name)
+        self.now(name)
+
 
 T = TypeVar("T")
 

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import reduce
 from itertools import islice
 from operator import getitem
+from pathlib import Path
 from typing import Any
 
 from corral.config import account, trust
 from corral.config.agents import MAX_FILES
 from corral.config.custom.profiles import VARIABLE, chosen_profile, remember_profile
-from corral.config.last_valid import last_files, remember_settings
-from corral.config.load import Loaded, load
+from corral.config.load import Loaded, config_files, load, read_file
 from corral.config.model import Settings, all_settings
+from corral.config.ownership import write_private
 from corral.config.paths import Project
 from corral.core.errors import ConfigInvalid, GitFailed
 from corral.core.logs import logger
@@ -196,3 +198,38 @@ def changed_settings(before: Settings, after: Settings) -> dict[str, Any]:
         for setting in all_settings()
     }
     return {key: value for key, (former, value) in values.items() if value != former}
+
+
+# -- The last valid settings, in ``.corral/run/settings.json``: what a daemon starts with while a file of them is
+# broken.
+#
+# ``{files: {name: content}, enforcement}``; ``enforcement`` is for the last look (``client/last_look.py``), which
+# reads no YAML.
+
+FILE = "settings.json"
+
+
+def remember_settings(project: Project, home: Path, loaded: Loaded) -> None:
+    """Store what the files hold now, from which these settings came."""
+    with suppress(OSError):  # a full disk: those before are kept
+        contents = {name: read_file(path) or b"" for name, path in config_files(project, home).items()}
+        files = {name: content.decode("utf-8", "surrogateescape") for name, content in contents.items()}
+        text = json.dumps({"files": files, "enforcement": loaded.settings.locks.enforcement})
+        if _read(project) != text:
+            write_private(project.run_dir / FILE, text)
+
+
+def last_files(project: Project) -> dict[str, bytes] | None:
+    """The files of the last valid settings by their names, empty where there was none; None: no daemon had any."""
+    try:
+        files = json.loads(_read(project))["files"]
+        return {name: content.encode("utf-8", "surrogateescape") for name, content in files.items()}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _read(project: Project) -> str:
+    try:
+        return (project.run_dir / FILE).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""

@@ -9,11 +9,16 @@ Rows that do not fit are left out; the answer says so, and how to request them:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import dropwhile, islice
+from typing import Any
+from urllib.parse import quote, unquote
 
-from corral.core.json_text import json_bytes
+from starlette.requests import Request
+from starlette.responses import Response
+
+from corral.core.asgi import json_bytes
 from corral.core.payload import Payload
 
 BYTES = 256 * 1024
@@ -75,3 +80,31 @@ def page(
 def following(rows: Iterable[Payload], key: str, after: str | None) -> Iterator[Payload]:
     """The rows after the one whose ``key`` is ``after``; all rows if that is None, none if there is no such row."""
     return iter(rows) if after is None else islice(dropwhile(lambda row: row[key] != after, rows), 1, None)
+
+
+# -- A page of a long list as an answer over HTTP
+
+
+def answer(
+    request: Request, page: Page, position: Callable[[Payload], Mapping[str, Any]], *, backwards: bool = False
+) -> Response:
+    """The HTTP answer with a page.
+
+    Args:
+        position: The query parameters that request the rows after a row.
+        backwards: Whether to list the rows in reverse order.
+    """
+    headers = {}
+    if page.more:
+        following = {name: quote(str(value)) for name, value in position(page.last).items()}
+        query = quote(request.scope["query_string"], safe="%&=+;:,/?@!$'()*[]")
+        others = [part for part in query.split("&") if part and unquote(part.partition("=")[0]) not in following]
+        next_position = [f"{name}={value}" for name, value in following.items()]
+        headers["Link"] = f'<{quote(request.scope["path"])}?{"&".join([*others, *next_position])}>; rel="next"'
+    return Response(listed(page.texts[:: -1 if backwards else 1]), media_type="application/json", headers=headers)
+
+
+def named(name: str, page: Page) -> Response:
+    """The HTTP answer with a page under a name: ``left_out`` says that not everything fits."""
+    more = b',"left_out":true' if page.cut else b""
+    return Response(b'{"%s":%s%s}' % (name.encode(), listed(page.texts), more), media_type="application/json")

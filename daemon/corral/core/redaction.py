@@ -198,17 +198,18 @@ def without_secrets(value: Any) -> Any:
     try:
         text = to_json(value).decode()  # a fifth of the time of json.dumps
     except ValueError:  # half a surrogate pair, or too deep
-        return _redact_values(value)
+        return redact_values(value)
     # A backslash: some character is written as another, so that a secret with it would not be recognised.
-    return _redact_values(value) if "\\" in text or may_hold_secret(text) else value
+    return redact_values(value) if "\\" in text or may_hold_secret(text) else value
 
 
-def _redact_values(value: Any) -> Any:
+def redact_values(value: Any) -> Any:
+    """A JSON value without secrets in its texts."""
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, Mapping):
-        return {name: _redact_values(inner) for name, inner in value.items()}
-    return [_redact_values(inner) for inner in value] if isinstance(value, (list, tuple)) else value
+        return {name: redact_values(inner) for name, inner in value.items()}
+    return [redact_values(inner) for inner in value] if isinstance(value, (list, tuple)) else value
 
 
 def may_name_secret(text: str) -> bool:

@@ -11,6 +11,7 @@ import asyncio
 import functools
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +23,8 @@ import uvloop
 
 from corral import __version__
 from corral.config import account, crashes
-from corral.config.service import installed
+from corral.config.paths import Project
+from corral.config.service import installed, manager, words
 from corral.config.watch import ConfigWatcher
 from corral.core import logs
 from corral.core.clock import now
@@ -35,7 +37,6 @@ from corral.daemon.jobs import Job
 from corral.daemon.leaving import Reason, leave
 from corral.daemon.listeners import Listeners
 from corral.daemon.self_heal import SelfHeal
-from corral.daemon.termination import is_restart
 from corral.daemon.upgrade import Upgrade, is_idle
 from corral.daemon.wiring import Assembly, assemble
 from corral.daemon.worktree_watch import REMEDY, WorktreeWatch
@@ -51,6 +52,28 @@ from corral.observe.exports.exports import Exports
 from corral.runners.environment import take_recorded
 from corral.work.workers.supervisor import Supervisor
 from corral.work.worktrees.guardian.guardian import Guardian
+
+# -- What a SIGTERM means: a service manager that restarts the unit leaves what runs to the next daemon, any other
+# ends it
+
+ANSWER_S = 2.0
+"""Time limit for the answer of the service manager, seconds; after that the workers are ended."""
+
+
+def is_restart(project: Project) -> bool:
+    """Whether the service manager is restarting the project's unit, as `systemctl --user restart` does."""
+    service, chosen = installed(project, os.environ, account.home()), manager()
+    if service is None or not chosen.jobs:
+        return False
+    try:
+        answer = subprocess.run(
+            words(chosen.jobs, service), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=ANSWER_S
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        log.warning("service_manager_not_asked", reason=str(error))
+        return False
+    return any(line.split()[1:3] == [service.file.name, "restart"] for line in answer.stdout.splitlines())
+
 
 STOP_S = 14.0
 """Maximum seconds that a stop waits for workers and jobs."""

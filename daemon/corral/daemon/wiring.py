@@ -30,12 +30,11 @@ from corral.core.needs import Fault
 from corral.core.redaction import remember_secrets
 from corral.core.steps import Step
 from corral.daemon import damage, session_keeper
-from corral.daemon.binding import Bound, open_bound
+from corral.daemon.binding import Bound, open_bound, refuse_what_a_clone_brought
 from corral.daemon.jobs import Job
 from corral.daemon.recovery import Recovery
 from corral.daemon.reload import Reloader
 from corral.daemon.stale_locks import StaleLocks
-from corral.daemon.trust import refuse_what_a_clone_brought
 from corral.faces.hooks import unannounced
 from corral.git.process import scratch
 from corral.git.process.command import open_repository

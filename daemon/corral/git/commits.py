@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from corral.core.errors import Conflict
-from corral.git.checkouts import staging, status
+from corral.git import refs
+from corral.git.checkouts import status
 from corral.git.process.command import Git, Identity, Outcome, as_env
 
 
@@ -92,9 +94,9 @@ def commit_leftovers(
             remedy="Resolve them, or abort the merge, then try again.",
             details={"paths": unmerged},
         )
-    if not staging.committable(changes, exclude):
+    if not status.committable(changes, exclude):
         return None
-    unread = staging.add_all(checkout, changes, exclude)
+    unread = status.add_all(checkout, changes, exclude)
     result = checkout.run(
         "commit", "--quiet", "--no-verify", "--no-gpg-sign", "--cleanup=verbatim", "--no-status", "--file=-",
         input=message_with(message, trailers).encode("utf-8", "surrogateescape"), env=as_env(identity()), timeout_s=300,
@@ -104,3 +106,61 @@ def commit_leftovers(
     if not result.ok or unread:
         raise result.failure()
     return checkout.head()
+
+
+# -- Commits that add files to another commit, made without a checkout
+
+
+def add_files(git: Git, ref: str, base_sha: str, files: Mapping[str, str], message: str, at: datetime) -> str:
+    """Have a ref of Corral's own name a commit with more files than ``base_sha``; the same again changes nothing.
+
+    Args:
+        files: The content by a path that was checked.
+
+    Returns:
+        The commit.
+
+    Raises:
+        GitFailed: Git refused.
+    """
+    if (existing_sha := refs.read(git, ref)) is not None:
+        return existing_sha
+    encoded_message = message.encode()
+    stream = [
+        f"commit {ref}\ncommitter Corral <corral@localhost> {int(at.timestamp())} +0000\ndata {len(encoded_message)}\n".encode()
+    ]
+    stream += [encoded_message, f"\nfrom {base_sha}\n".encode()]
+    for path, text in files.items():
+        data = text.encode()
+        stream += [f"M 100644 inline {path}\ndata {len(data)}\n".encode(), data, b"\n"]
+    git.must("fast-import", "--quiet", "--date-format=raw", "--done", input=b"".join([*stream, b"done\n"]))
+    commit_sha = refs.read(git, ref)
+    assert commit_sha is not None
+    return commit_sha
+
+
+# -- The author of a commit: git's configuration, else the submitter, else Corral; a missing identity never fails a
+# task
+
+CORRAL = Identity("Corral", "corral@localhost")
+_CRUD = re.compile(r"[\x00-\x20.,:;<>\"\\']+")
+
+
+def effective(git: Git, fallback: Identity | None) -> Identity:
+    """Choose the identity for a commit.
+
+    Args:
+        git: The checkout or repository whose configuration counts.
+        fallback: The submitter's, from ``GIT_AUTHOR_*`` / ``GIT_COMMITTER_*``.
+    """
+    result = git.run("config", "-z", "--get-regexp", r"^user\.(name|email)$")
+    configured = dict(item.split("\n", 1) for item in result.text.split("\0") if "\n" in item)
+    candidates = [Identity(configured.get("user.name", ""), configured.get("user.email", "")), fallback, CORRAL]
+    return next(identity for identity in candidates if identity is not None and is_usable(identity))
+
+
+def is_usable(identity: Identity) -> bool:
+    """Whether git takes it: it refuses a name that consists only of characters that it strips."""
+    return "\0" not in identity.name + identity.email and all(
+        _CRUD.sub("", part) for part in (identity.name, identity.email)
+    )

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from corral.git.checkouts import staging, status
+from corral.git.checkouts import status
 from corral.git.process.command import Git
 from corral.git.refs import oid
 
@@ -73,7 +73,7 @@ def to_checkout(checkout: Git, before: str, *, most: int | None) -> Diff:
 def _with_new_files(checkout: Git) -> Iterator[Path]:
     """A copy of the checkout's index in which git also sees the files that are not tracked yet."""
     untracked = [change for change in status.changes(checkout) if change.code.startswith("?") and not change.nested]
-    with staging.copied_index(checkout) as index:
+    with status.copied_index(checkout) as index:
         if untracked:
             specs = "".join(f":(top,literal){change.path}\0" for change in untracked)
             checkout.run(  # a file that is gone by now, or cannot be read, is left out

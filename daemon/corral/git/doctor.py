@@ -9,9 +9,9 @@ from datetime import datetime
 
 import psutil
 
-from corral.git import lfs
 from corral.git.checkouts import listing, worktrees
-from corral.git.process import known_holes, stale
+from corral.git.land import upstream
+from corral.git.process import stale
 from corral.git.process.command import Git, version
 
 OLDEST = (2, 38)
@@ -50,7 +50,7 @@ def holes(git_version: tuple[int, ...] | None = None) -> list[Problem]:
     """
     git_version = git_version or version()
     text, problems = ".".join(map(str, git_version)), []
-    for hole in (hole for hole in known_holes.HOLES if hole.is_open(git_version)):
+    for hole in (hole for hole in HOLES if hole.is_open(git_version)):
         closed = ", ".join(".".join(map(str, first)) for first in hole.closed_in)
         message = (
             f"git {text} has the version number of a git with {', '.join(hole.names)}, closed in {closed} and "
@@ -168,7 +168,7 @@ def _conversions(repo: Git) -> Iterator[Problem]:
             "core.symlinks is false: symbolic links are written as files, also where Corral verifies.",
             "If this file system has links: `git config --unset core.symlinks`.",
         )
-    for name in sorted(lfs.filters(repo, "HEAD")):
+    for name in sorted(upstream.filters(repo, "HEAD")):
         if not repo.run("config", "--get-regexp", rf"^filter\.{re.escape(name)}\.(smudge|process)$").ok:
             yield Problem(
                 "filter-missing",
@@ -202,3 +202,39 @@ def _stash(repo: Git) -> Iterator[Problem]:
             f"There are {result.text.strip()} stash entries, which all worktrees share.",
             "Look with `git stash list`; a session may pop another one's work.",
         )
+
+
+# -- Vulnerabilities of git that matter when untrusted branches are checked out, and the versions that first closed them
+
+Version = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Hole:
+    """A group of vulnerabilities that were closed together.
+
+    Attributes:
+        names: Their CVE numbers.
+        closed_in: The first fixed version of each release series, in order; every later series is fixed too.
+    """
+
+    names: tuple[str, ...]
+    closed_in: tuple[Version, ...]
+
+    def is_open(self, version: Version) -> bool:
+        """Whether git's own version number is that of a vulnerable one."""
+        closed = next((first for first in self.closed_in if first[:2] >= version[:2]), None)
+        return closed is not None and (version[:2] < closed[:2] or version < closed)
+
+
+HOLES = (
+    Hole(
+        ("CVE-2024-32002", "CVE-2024-32004", "CVE-2024-32465", "CVE-2024-32020", "CVE-2024-32021"),
+        ((2, 39, 4), (2, 40, 2), (2, 41, 1), (2, 42, 2), (2, 43, 4), (2, 44, 1), (2, 45, 1)),
+    ),
+    Hole(
+        ("CVE-2025-48384", "CVE-2025-48385"),
+        ((2, 43, 7), (2, 44, 4), (2, 45, 4), (2, 46, 4), (2, 47, 3), (2, 48, 2), (2, 49, 1), (2, 50, 1)),
+    ),
+)  # fmt: skip
+"""From git's release notes."""

@@ -8,7 +8,7 @@ from datetime import datetime
 from corral.core.instants import UTC
 from corral.git import commits
 from corral.git.checkouts import status
-from corral.git.identity import CORRAL
+from corral.git.commits import CORRAL
 from corral.git.process.command import Git, as_env
 
 

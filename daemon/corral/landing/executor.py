@@ -16,7 +16,7 @@ from corral.core.logs import logger
 from corral.core.remedies import with_remedy
 from corral.core.states import MergeState, ReceiptStatus
 from corral.git import refs
-from corral.git.identity import effective
+from corral.git.commits import effective
 from corral.git.land import candidates
 from corral.git.process.command import Git, Identity
 from corral.landing import (

@@ -12,7 +12,7 @@ from corral.git.process.command import Git, open_checkout
 from corral.landing.api import Opened
 from corral.store.protocol import Store
 from corral.store.rows.merges import MergeRow
-from corral.work.merges import beginnings
+from corral.work.merges import diffs
 from corral.work.worktrees.worktrees import Worktrees
 
 
@@ -34,7 +34,7 @@ def open_request(db: Store, repo: Git, worktrees: Worktrees, merge: MergeRow, no
     if merge["state"] == MergeState.CONFLICT:
         target = refs.branch_ref(merge["target"])
         tip = refs.read(repo, target)
-        merging.begin(checkout, target, beginnings.bases(db, repo, merge, tip) if tip is not None else ())
+        merging.begin(checkout, target, diffs.bases(db, repo, merge, tip) if tip is not None else ())
     return {
         "merge_id": merge["merge_id"],
         "name": name,

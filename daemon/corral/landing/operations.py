@@ -19,8 +19,7 @@ from corral.coordination.services import Services
 from corral.coordination.settings import CONFIG_IN_TREE
 from corral.core.errors import CorralError
 from corral.core.logs import logger
-from corral.core.pages import MOST, Page, page
-from corral.core.paging import answer
+from corral.core.pages import MOST, Page, answer, page
 from corral.core.payload import Payload
 from corral.core.routing import EVERYONE, PERSON, Routes
 from corral.core.states import OPEN_MERGES
@@ -48,8 +47,8 @@ from corral.work.merges.api import Changes
 from corral.work.merges.settling import merge_settled
 from corral.work.merges.store import flakes, merges, of_tasks
 from corral.work.merges.wire import MergeDetail, MergeListed, MergeRun, MergeSummary, Submitted
-from corral.work.tasks.dismissal import dismiss as settle
 from corral.work.tasks.store import outcomes
+from corral.work.tasks.tasks import dismiss as settle
 from corral.work.worktrees.worktrees import Worktrees
 
 router = Routes("merges", "/merges", callers=EVERYONE)

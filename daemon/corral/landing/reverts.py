@@ -21,7 +21,7 @@ from corral.core.identifiers import new_id
 from corral.core.states import OPEN_MERGES, MergeState
 from corral.git import commits, refs
 from corral.git.checkouts import listing as worktree_list
-from corral.git.identity import CORRAL, effective
+from corral.git.commits import CORRAL, effective
 from corral.git.land import candidates
 from corral.git.process.command import Git
 from corral.landing.land import REVERT_BRANCH

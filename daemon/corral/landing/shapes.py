@@ -17,7 +17,7 @@ from corral.git.land.candidates import Aborted, Behind, Candidate, Conflicted
 from corral.git.process.command import Git, Identity
 from corral.store.protocol import Store
 from corral.store.rows.merges import MergeRow
-from corral.work.merges import beginnings
+from corral.work.merges import diffs
 from corral.work.merges.store import landed
 
 MOST_NAMED = 100
@@ -51,7 +51,7 @@ def build(
         Unsupported: It cannot land in that shape, upon whatever commit.
         GitFailed: It could not be tried.
     """
-    head, own = merge["head_sha"], beginnings.landed_at(db, repo, merge, on_sha)
+    head, own = merge["head_sha"], diffs.landed_at(db, repo, merge, on_sha)
     below = [*begun_on, *([own] if own else [])]
     if landing.style != "merge" and db.read(lambda conn: landed.is_landed_commit(conn, merge["target"], head)):
         landing = landing.model_copy(update={"style": "merge"})  # what a target lost comes back as it was

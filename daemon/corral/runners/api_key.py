@@ -10,7 +10,7 @@ from corral.config.keys.lookup import ApiKey, places_of
 from corral.config.paths import Project
 from corral.core.errors import ApiKeyUnavailable
 from corral.core.redaction import remember_secret
-from corral.git.ignoring import is_tracked
+from corral.git.checkouts.ignored import is_tracked
 
 REMEMBERED_S = 30.0
 """Seconds for which an answer is reused: a keychain answers slowly, and a missing one is slower still."""

@@ -41,7 +41,7 @@ from corral.core.errors import OutOfResources, RunnerUnavailable
 from corral.core.logs import logger
 from corral.runners import keeper
 from corral.runners.keeper import FOLLOWED, INPUT, RECORD
-from corral.runners.process import LogTail, end_leftovers, kernel_kills, open_private, start_time
+from corral.runners.process import OUT_OF_RESOURCES, LogTail, end_leftovers, kernel_kills, open_private, start_time
 from corral.runners.protocol import Assignment, Limits, PastConversation, Usage
 from corral.runners.tags import PROJECT_MARK, TASK_MARK, tagging
 
@@ -57,9 +57,6 @@ ADOPTIONS_S = 600.0
 
 _REPLY_S = 60.0
 """How long a keeper may take to start its worker on a machine that does much else."""
-_OUT_OF_RESOURCES = frozenset(
-    {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT, errno.EIO}
-)
 _DEADLY = (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGHUP)
 _LONGEST_RECORD = 1 << 20
 _FIELD = 20
@@ -463,7 +460,7 @@ def _is_child(pid: int) -> bool:
 
 
 def _refused(program: str, worktree: Path, error: OSError) -> OutOfResources | RunnerUnavailable:
-    if error.errno in _OUT_OF_RESOURCES:
+    if error.errno in OUT_OF_RESOURCES:
         return OutOfResources(f"{program} could not be started: {error.strerror}.")
     return RunnerUnavailable(
         f"{program} could not be started in {worktree}: {error.strerror}.",

@@ -28,9 +28,10 @@ Marks = Mapping[str, str]
 _CLOCK_SKEW_S = 2.0  # the kernel derives start times from the boot time, which moves when the clock is set
 _CHUNK = 1 << 20
 _EXEC_READS = 1000
-_OUT_OF_RESOURCES = frozenset(
+OUT_OF_RESOURCES = frozenset(
     {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT, errno.EIO}
 )
+"""Errors of a start that blame the machine."""
 _KERNEL_EVENTS = Path("/proc/vmstat")
 
 
@@ -64,7 +65,7 @@ def spawn(
             start_new_session=True,
         )
     except OSError as error:
-        if error.errno in _OUT_OF_RESOURCES:
+        if error.errno in OUT_OF_RESOURCES:
             raise OutOfResources(f"{argv[0]} could not be started: {error.strerror}.") from error
         raise RunnerUnavailable(
             f"{argv[0]} could not be started in {cwd}: {error.strerror}.",

@@ -85,7 +85,7 @@ class Worker:
     Args:
         kept: Its process.
         now: The start, by the clock of :meth:`observe` and :meth:`stop`: one that stands still while the machine sleeps
-            (:class:`corral.core.awake.AwakeClock`).
+            (:class:`corral.core.clock.AwakeClock`).
         grace_s: Seconds from SIGTERM to SIGKILL.
     """
 

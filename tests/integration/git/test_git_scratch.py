@@ -14,9 +14,9 @@ from tests.conftest import commit, git
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from corral.git.checkouts import staging
+from corral.git.checkouts import status
 from corral.git.process.command import open_checkout
-with staging.copied_index(open_checkout(Path(sys.argv[1]))):
+with status.copied_index(open_checkout(Path(sys.argv[1]))):
     os.kill(os.getpid(), signal.SIGKILL)
 """
 

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from corral.core.errors import GitFailed, NotAProject
-from corral.git.identity import CORRAL, effective
+from corral.git.commits import CORRAL, effective
 from corral.git.process import process
 from corral.git.process.command import Git, Identity, Outcome, as_env, environ, open_checkout, open_repository
 from tests.conftest import commit, git

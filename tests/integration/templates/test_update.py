@@ -20,7 +20,7 @@ from corral.config.paths import find_project
 from corral.git.remote.cache import Policy, TemplateCache, cache_folder
 from corral.git.remote.parts import Part
 from corral.git.remote.versions import LATEST
-from corral.work.templates.cli import shipped
+from corral.work.templates.cli import installing
 from corral.work.templates.project.lock import checksums, lock_file, read_lock
 from tests.conftest import commit, git
 from tests.integration.templates.answering import answered
@@ -188,7 +188,7 @@ def test_the_shipped_template_is_compared_and_updated_like_another(repo: Path) -
     old = {CONFIG: new[CONFIG].replace("max_agents: 10", "max_agents: 8"), skill: "Old.\n"}
     parts = {path: Part(content.encode()) for path, content in old.items()}
     earlier = TemplateCache(cache_folder(os.environ, Path.home()), time.sleep, Policy(0), lambda _: "", lambda: parts)
-    commit_of = earlier.obtain(shipped.ADDRESS, LATEST, datetime.now(timezone.utc)).version.commit
+    commit_of = earlier.obtain(installing.ADDRESS, LATEST, datetime.now(timezone.utc)).version.commit
     lock_file(project).write_text(replace(lock, version="0.0.9", commit=commit_of, files=checksums(parts)).text())
     (repo / CONFIG).write_text(old[CONFIG].replace("enforcement: enforce", "enforcement: warn"))
     (repo / skill).write_text(old[skill])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from corral.config.teams import read_team
-from corral.coordination.teams.teams import Teams
+from corral.coordination.teams.holder import Teams
 from corral.core.errors import ConfigInvalid
 
 GOOD = """\

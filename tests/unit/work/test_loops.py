@@ -12,11 +12,8 @@ from pydantic import ValidationError
 from corral.runners.messages.api import Answer
 from corral.runners.messages.judge import read_vote
 from corral.store.rows.loops import IterationRow, LoopRow
-from corral.work.loops.checkpoints import is_readable
-from corral.work.loops.criteria.suite import read_junit
-from corral.work.loops.criteria.threshold import as_number, at_path
-from corral.work.loops.evaluating import together
-from corral.work.loops.history import Bounds, Past, feedback, models
+from corral.work.loops.evaluating import as_number, at_path, read_junit, together
+from corral.work.loops.history import Bounds, Past, feedback, is_readable, models
 from corral.work.loops.spec import LoopSpec, ThresholdCriterion, Verdict
 
 YES, NO, UNSURE, FAILED = Verdict.CONVERGED, Verdict.NOT_CONVERGED, Verdict.INCONCLUSIVE, Verdict.FAILED

@@ -13,7 +13,7 @@ from corral.core.errors import Conflict, InvalidInput
 from corral.core.states import MergeState, TaskStatus
 from corral.work.tasks import combining, followers, tasks, views
 from corral.work.tasks.store import family
-from corral.work.workflows import results
+from corral.work.workflows import standing
 from corral.work.worktrees.allocation import WorktreeContext
 from tests.unit.work.conftest import START, Board, Row
 from tests.unit.work.tasks.test_dependencies import settle
@@ -168,7 +168,7 @@ def test_a_step_is_told_a_bounded_part_of_each_report_and_has_all_in_a_file(boar
         run_next(board, result={"text": "x" * 5000, "turns": 3})
     place = SimpleNamespace(db=board.db, project=SimpleNamespace(logs_dir=tmp_path / "logs", root=tmp_path))
     task = board.do(lambda conn: tasks.find(conn, steps["last"]))
-    text, variables = results.of_earlier_steps(cast(WorktreeContext, place), task)
+    text, variables = standing.of_earlier_steps(cast(WorktreeContext, place), task)
     assert "## s0 (failed)\n\n## s1\n" + "x" * 3999 + "…\n\n## s2\n" in text
     assert text.endswith("5 more are in the file that CORRAL_RESULTS_FILE names.") and len(text) < 61_000
     entries = json.loads(Path(variables["CORRAL_RESULTS_FILE"]).read_text())

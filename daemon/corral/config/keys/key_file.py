@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from corral.config.keys.kinds import API_KEY, KeyKind
+from corral.config.keys.keychain import API_KEY, KeyKind
 from corral.config.ownership import is_own
 from corral.core.errors import ApiKeyUnavailable
 

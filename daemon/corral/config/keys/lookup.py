@@ -6,16 +6,18 @@ in which Corral stored nothing is passed over, and is the error if no other plac
 
 from __future__ import annotations
 
+import io
+import os
+import stat
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
 from corral.config import account
-from corral.config.keys import dotenv
 from corral.config.keys.key_file import KeyFile, config_folder
-from corral.config.keys.keychain import TIMEOUT_S, Keychain, NoKeychain
-from corral.config.keys.kinds import API_KEY
+from corral.config.keys.keychain import API_KEY, TIMEOUT_S, WEBHOOK_SECRET, Keychain, NoKeychain
+from corral.config.ownership import is_own
 from corral.config.paths import Project
 from corral.core.errors import ApiKeyUnavailable, InvalidInput
 
@@ -117,7 +119,7 @@ class Places:
         path = self.dotenv
         if path is None:
             return Lookup(Source.DOTENV)
-        lookup = _look_up(Source.DOTENV, lambda: dotenv.read_variable(path, VARIABLE))
+        lookup = _look_up(Source.DOTENV, lambda: read_variable(path, VARIABLE))
         if lookup.key is None:
             return lookup
         tracked = self.is_tracked(path)
@@ -160,3 +162,104 @@ def _look_up(source: Source, ask: Callable[[], str | None]) -> Lookup:
     except InvalidInput as error:
         problem = f"The text in the place {source.value} is no API key."
         return Lookup(source, error=ApiKeyUnavailable(problem, cause=error.cause, remedy="Correct or remove it."))
+
+
+# -- ``ANTHROPIC_API_KEY`` in the file ``.env`` of a project's root
+
+_LARGEST = 1_000_000
+
+
+def read_variable(path: Path, name: str) -> str | None:
+    """The value of a variable; None if there is no such file or variable. Nothing in the file is expanded.
+
+    Raises:
+        ApiKeyUnavailable: It cannot be read, or belongs to another user.
+    """
+    try:
+        number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise _unusable(path, f"{error.strerror}.") from error
+    try:
+        status = os.fstat(number)
+        if not stat.S_ISREG(status.st_mode):
+            return None
+        if not is_own(status.st_uid):
+            raise _unusable(path, f"It belongs to uid {status.st_uid}.")
+        data = os.read(number, _LARGEST + 1)
+    finally:
+        os.close(number)
+    if len(data) > _LARGEST:
+        raise _unusable(path, f"It has more than {_LARGEST} bytes.")
+    return _parse(data.decode("utf-8", "replace"), name)
+
+
+def _parse(text: str, name: str) -> str | None:
+    from dotenv import dotenv_values  # seldom needed
+
+    return dotenv_values(stream=io.StringIO(text), interpolate=False).get(name)
+
+
+def _unusable(path: Path, cause: str) -> ApiKeyUnavailable:
+    return ApiKeyUnavailable(
+        f"{path} cannot be read for an API key.",
+        cause=cause,
+        remedy="Make it a readable file of your own, or remove it.",
+    )
+
+
+# -- The secret that notifications to the webhook are signed with: from the environment, else the keychain, else the
+# encrypted file.
+#
+# It is in no configuration file: those show their values, and one of them is in git.
+
+WEBHOOK_VARIABLE = "CORRAL_WEBHOOK_SECRET"
+
+
+class WebhookSecret:
+    """The places of one user.
+
+    Args:
+        environ: The environment of the asking process.
+        timeout_s: Seconds that the keychain has.
+    """
+
+    def __init__(self, environ: Mapping[str, str], timeout_s: float = TIMEOUT_S) -> None:
+        self._environ = environ
+        self.keychain = Keychain(environ, timeout_s, WEBHOOK_SECRET)
+        self.file = KeyFile(config_folder(environ, account.home()), WEBHOOK_SECRET)
+
+    def find(self) -> str | None:
+        """The secret; None if no place has one. The keychain is asked only if it was stored there; that may take long.
+
+        Raises:
+            ApiKeyUnavailable: The place that has it cannot be used.
+        """
+        if secret := self._environ.get(WEBHOOK_VARIABLE, "").strip():
+            return secret
+        if not self.file.is_in_keychain():
+            return self.file.get()
+        try:
+            return self.keychain.get()
+        except NoKeychain:
+            return None
+
+    def store(self, secret: str, *, in_file: bool) -> bool:
+        """Store it; returns whether the keychain has it, and not the file. Raises as :meth:`find` does."""
+        if not in_file:
+            try:
+                self.keychain.put(secret)
+            except NoKeychain:
+                pass
+            else:
+                self.file.point_to_keychain()
+                return True
+        self.file.put(secret)
+        return False
+
+    def remove(self) -> list[str]:
+        """Remove it from the keychain and the file; returns which of them had it. Raises as :meth:`find` does."""
+        in_keychain = self.file.is_in_keychain() and self.keychain.delete()
+        in_file = self.file.delete()
+        return [name for name, had in (("keychain", in_keychain), ("encrypted_file", in_file)) if had]

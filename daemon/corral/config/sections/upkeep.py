@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from corral.config.sections.values import Days, Section, expanded, upper
+from corral.config.sections.values import Address, Days, Section, expanded, upper
 
 
 class Logs(Section):
@@ -110,3 +111,27 @@ class Daemon(Section):
         """The loopback TCP port to listen on (0: any free one); None: no TCP."""
         enabled = self.tcp_port > 0 if self.tcp is None else self.tcp
         return self.tcp_port if enabled else None
+
+
+# -- Traces of tasks for an OpenTelemetry collector
+
+
+class Telemetry(Section):
+    """Sending a trace of each task to an OpenTelemetry collector."""
+
+    otlp_endpoint: Address | None = Field(
+        default=None,
+        description="Collector that gets the traces by OTLP/HTTP, like `http://127.0.0.1:4318`; needs the extra `otel`; "
+        "null: none.",
+    )
+    otlp_timeout_s: Annotated[float, Field(gt=0, le=60)] = Field(
+        default=10, description="Time limit for one request to it."
+    )
+
+    @property
+    def traces_url(self) -> str | None:
+        """The address of the requests: an endpoint without a path gets OTLP's own, ``/v1/traces``."""
+        endpoint = self.otlp_endpoint
+        if endpoint is None or urlsplit(endpoint)[2:] not in (("", "", ""), ("/", "", "")):
+            return endpoint
+        return f"{endpoint.rstrip('/')}/v1/traces"

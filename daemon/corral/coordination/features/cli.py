@@ -8,8 +8,7 @@ from typing import Annotated, Any
 from corral.client.connection import segment
 from corral.core.visible import one_line
 from corral.faces.cli.parsing import Exit, Group, Option
-from corral.faces.cli.terminal.keys import to_lock_keys
-from corral.faces.cli.terminal.options import argument, client, json_object, json_of, option, session_id
+from corral.faces.cli.terminal.options import argument, client, json_object, json_of, option, session_id, to_lock_keys
 from corral.faces.cli.terminal.output import echo, emit, report
 from corral.faces.cli.terminal.tables import Column, table
 

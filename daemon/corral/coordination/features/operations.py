@@ -22,8 +22,7 @@ from corral.coordination.features.api import (
 )
 from corral.coordination.services import Services
 from corral.coordination.sessions.actor import Actor
-from corral.core.pages import BYTES, MOST, following, page
-from corral.core.paging import answer
+from corral.core.pages import BYTES, MOST, answer, following, page
 from corral.core.payload import Payload
 from corral.core.routing import EVERYONE, Routes
 

@@ -12,8 +12,7 @@ from corral.coordination.handoffs import store as handoff_rows
 from corral.coordination.handoffs.api import Handoff, Handoffs, NewHandoff, Written
 from corral.coordination.services import Services
 from corral.coordination.sessions.actor import Actor
-from corral.core.pages import page
-from corral.core.paging import named
+from corral.core.pages import named, page
 from corral.core.payload import Payload
 from corral.core.routing import EVERYONE, Routes
 

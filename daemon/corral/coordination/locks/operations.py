@@ -36,10 +36,9 @@ from corral.coordination.locks.waits import LockRequest
 from corral.coordination.mail import addresses
 from corral.coordination.services import Services
 from corral.coordination.sessions.actor import Actor, Speaker, person, speaker
-from corral.coordination.sessions.impersonation import refusals
+from corral.coordination.sessions.claims import refusals
 from corral.core.errors import InvalidInput
-from corral.core.pages import MOST, page
-from corral.core.paging import answer
+from corral.core.pages import MOST, answer, page
 from corral.core.payload import Payload
 from corral.core.routing import EVERYONE, Routes
 from corral.store.rows.sessions import RenewedLock

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, TypedDict, cast
 
 from sqlalchemy import Connection
 
-from corral.coordination.mail import agent_mailboxes
 from corral.coordination.mail.store import messages as message_rows
 from corral.coordination.sessions.names import agent_name, check_agent_name
 from corral.coordination.sessions.store import names as name_rows
@@ -26,6 +25,7 @@ from corral.store.rows.sessions import CalledSession, NameRow, SessionRow
 
 if TYPE_CHECKING:
     from corral.core.event_payloads import IdentityRefused
+from corral.coordination.sessions.store import names
 
 Roles = Callable[[str], "Sequence[str] | None"]
 """The names of the members of the team who have a role, or of the one who is called so; None: there is neither."""
@@ -237,7 +237,7 @@ def recipients(
             unknown.append(address)
         for row in sessions or ():
             # An agent's mailbox that no session holds waits for the next one.
-            status = SessionStatus.IDLE if row["agent_type"] == agent_mailboxes.SEAT else row["status"]
+            status = SessionStatus.IDLE if row["agent_type"] == SEAT else row["status"]
             addressee: Addressee = {
                 "session_id": row["session_id"], "name": row["called"], "role": role.value, "status": status,
             }  # fmt: skip
@@ -269,16 +269,12 @@ def _sessions(
         return [name_rows.called(row, row["agent_name"]) for row in others]
     if not address:
         return None
-    holders = agent_mailboxes.holders(conn, address)
+    holders = mailbox_holders(conn, address)
     if holders:
         return holders
     members = roles(address) or ()
-    present = [row for name in members for row in agent_mailboxes.holders(conn, name)]
-    return (
-        present
-        or [agent_mailboxes.make(conn, name, now) for name in members if name.lower() == address.lower()]
-        or None
-    )
+    present = [row for name in members for row in mailbox_holders(conn, name)]
+    return present or [make(conn, name, now) for name in members if name.lower() == address.lower()] or None
 
 
 def _not_found(conn: Connection, unknown: list[str]) -> RecipientNotFound:
@@ -291,3 +287,49 @@ def _not_found(conn: Connection, unknown: list[str]) -> RecipientNotFound:
         + "discover_agents, or `corral session list`, shows who is there.",
         details={"unknown": [name[:128] for name in unknown[:100]], "known": living[:50]},
     )
+
+
+# -- Agents' mailboxes: mail to an agent reaches the worker that does its tasks, and waits for the next one while
+# there is none.
+#
+# A worker has a session and a name of its own with each attempt, and several may be at work for one agent. So mail to
+# the agent goes to each of them, and where there is none to the agent's mailbox: a session that no process has.
+
+SEAT = "seat"
+"""The ``agent_type`` of an agent's mailbox: a session that no process has."""
+
+
+def mailbox_holders(conn: Connection, name: str) -> list[CalledSession]:
+    """Whom a name means, with ``called``: the living session that goes by it and those at work for the agent that does; if
+    there is none, the last session of that name, or the agent's mailbox."""
+    session, workers = names.candidates(conn, name)
+    if session is None or (workers and session["status"] == SessionStatus.DISCONNECTED):
+        return workers
+    return [session, *workers]
+
+
+def make(conn: Connection, agent: str, now: datetime) -> CalledSession:
+    """Make the mailbox of an agent whose name no session has."""
+    at = iso(now)
+    identity = {"session_id": f"{SEAT}-{new_id()}", "agent_name": agent, "agent_type": SEAT, "capabilities": []}
+    ended = {"status": SessionStatus.DISCONNECTED, "ended_at": at, "end_reason": "vacant"}
+    return names.called(session_rows.create(conn, {**identity, **ended, "started_at": at, "last_heartbeat": at}), agent)
+
+
+def take(conn: Connection, agent: str, session_id: str, now: datetime) -> None:
+    """A worker begins: move the mail that waits for its agent to its session."""
+    sessions = names.holders(conn, agent)
+    if not sessions:
+        make(conn, agent, now)
+    for row in sessions:
+        if row["status"] == SessionStatus.DISCONNECTED:
+            message_rows.move(conn, agent, row["session_id"], session_id)
+
+
+def leave(conn: Connection, session_id: str, now: datetime) -> None:
+    """A worker ended: pass its agent's unseen mail on to the session that has the agent's name now."""
+    row = session_rows.get(conn, session_id)
+    if row is None or row["agent"] is None:
+        return
+    heir = names.resolve(conn, row["agent"]) or make(conn, row["agent"], now)
+    message_rows.pass_on(conn, row["agent"], session_id, heir["session_id"], iso(now))

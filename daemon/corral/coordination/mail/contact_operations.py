@@ -13,8 +13,7 @@ from corral.coordination.mail import addresses, contacts
 from corral.coordination.mail.api import Contact
 from corral.coordination.services import Services
 from corral.coordination.sessions.actor import person
-from corral.core.pages import MOST, Page, following, page
-from corral.core.paging import answer
+from corral.core.pages import MOST, Page, answer, following, page
 from corral.core.routing import EVERYONE, Routes
 
 router = Routes("contacts", "/contacts", callers=EVERYONE)

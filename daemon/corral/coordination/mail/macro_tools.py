@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 
 from corral.coordination.locks.reservation_tools import give_back, reserve
 from corral.coordination.locks.store import locks as lock_rows
-from corral.coordination.mail import mailbox, threads
+from corral.coordination.mail import mailbox
 from corral.coordination.mail.addresses import Identity
 from corral.coordination.mail.store import mailbox as mailbox_rows
 from corral.coordination.mail.tools import entry, shown
@@ -70,7 +70,7 @@ async def macro_prepare_thread(
     if register_if_missing or not name:
         agent = await registered("", program, model, name, task_description)
         name = agent["name"]
-    thread = await look("", lambda conn: _thread(conn, thread_id, threads.EXAMPLES if include_examples else 0))
+    thread = await look("", lambda conn: _thread(conn, thread_id, mailbox.EXAMPLES if include_examples else 0))
     return {
         "project": project_of(services),
         "agent": agent,
@@ -84,7 +84,7 @@ def _thread(conn: Connection, thread_id: str, examples: int) -> Payload:
     thread_id = mailbox.thread_of(conn, thread_id) or thread_id
     last = (entry(row, bodies=True) for row in mailbox_rows.thread(conn, thread_id, limit=examples))
     shown = page(last, size=SHOWN_BYTES).rows[::-1]
-    return {"thread_id": thread_id, **threads.summary(conn, thread_id), "examples": shown}
+    return {"thread_id": thread_id, **mailbox.summary(conn, thread_id), "examples": shown}
 
 
 @mail_tool

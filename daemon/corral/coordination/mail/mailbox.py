@@ -8,10 +8,11 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from corral.coordination.mail.api import MOST_AT_ONCE
+from corral.coordination.mail.store import mailbox, messages
 from corral.coordination.mail.store import mailbox as mailbox_rows
-from corral.coordination.mail.store import messages
 from corral.core.errors import InvalidInput, NotFound
 from corral.core.instants import UTC, iso
+from corral.core.payload import Payload
 from corral.core.states import Importance
 from corral.store.engine import search
 from corral.store.rows.mail import InboxMessage, MessageRow, WrittenMessage
@@ -143,3 +144,23 @@ def _instant(text: str) -> str:
         raise InvalidInstant(
             f"{text[:80]!r} is not an instant.", remedy="Write it like 2026-11-21T22:10:00Z."
         ) from error
+
+
+# -- Summaries of threads, for a session that joins one
+
+EXAMPLES = 3
+"""Messages of a thread that a session that joins it sees whole."""
+MOST_POINTS = 50
+"""Subjects in a summary, the latest."""
+
+
+def summary(conn: Connection, thread_id: str) -> Payload:
+    """Summarize a thread: ``{summary: {participants, key_points, action_items}, total_messages}``; all empty where there is
+    no such thread yet."""
+    headings = mailbox.headings(conn, thread_id)
+    parts = {
+        "participants": list(dict.fromkeys(row["sender_name"] for row in headings)),
+        "key_points": list(dict.fromkeys(row["subject"] for row in headings))[-MOST_POINTS:],
+        "action_items": [row["subject"] for row in headings if row["ack_required"]][-MOST_POINTS:],
+    }
+    return {"summary": parts, "total_messages": mailbox.how_many(conn, thread_id)}

@@ -12,10 +12,11 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from corral.coordination.mail.api import MailReceipt
 from corral.coordination.mail.store import messages as message_rows
 from corral.core.events import EventKind
 from corral.core.instants import iso
-from corral.core.payload import Payload
+from corral.core.payload import Payload, picked
 from corral.core.states import MailWay, RecipientRole
 from corral.core.visible import embedded, visible
 from corral.store import events
@@ -177,14 +178,7 @@ def receipts(recipients: Sequence[RecipientState], *, hidden: bool = False) -> l
         hidden: Whether those who got a blind copy are shown: to the sender only.
     """
     return [
-        {
-            "name": recipient["name"],
-            "session_id": recipient["session_id"],
-            "role": recipient["role"],
-            "state": recipient["state"],
-            "way": recipient["way"],
-            **{key: recipient[key] for key in ("injected_at", "read_at", "acknowledged_at", "bounced_at")},
-        }
+        picked(recipient, MailReceipt.__annotations__)
         for recipient in recipients
         if hidden or recipient["role"] != RecipientRole.BCC
     ]

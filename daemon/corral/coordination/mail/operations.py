@@ -31,8 +31,7 @@ from corral.coordination.sessions.actor import person
 from corral.coordination.sessions.api import Caller
 from corral.coordination.sessions.callers import act
 from corral.core import instants
-from corral.core.pages import Page, listed, page
-from corral.core.paging import answer
+from corral.core.pages import Page, answer, listed, page
 from corral.core.payload import Payload, picked
 from corral.core.routing import EVERYONE, Routes
 from corral.store.rows.mail import MessageRow

@@ -24,8 +24,12 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from corral.coordination.locks.table import Holder
+from corral.coordination.memory import api
 from corral.coordination.memory import store as memory_rows
 from corral.coordination.memory.api import MAX_LESSONS
+from corral.coordination.sessions import registry as session_registry
+from corral.coordination.sessions.actor import Actor
 from corral.coordination.sessions.store import traces
 from corral.core.errors import InvalidInput
 from corral.core.events import EventKind
@@ -155,11 +159,7 @@ def recall(conn: Connection, question: Question, now: datetime) -> list[Payload]
 
 def wire(row: Mapping[str, Any]) -> Payload:
     """A memory as every surface shows it."""
-    names = (
-        "memory_id", "agent_name", "session_id", "event_type", "summary", "details", "outcome", "lessons", "tags", "times",
-        "relevance", "created_at", "seen_at",
-    )  # fmt: skip
-    return picked(row, names)
+    return picked(row, api.Memory.__annotations__)
 
 
 def _shares(conn: Connection, query: str) -> dict[int, float]:
@@ -232,3 +232,17 @@ def _plain_tags(tags: Iterable[str]) -> list[str]:
             "The tags cannot be used.", cause=f"There are at most {MAX_TAGS}, of {MAX_TAG} characters each."
         )
     return plain
+
+
+# -- Memory: facts that a session records for later ones
+
+
+async def keep(actor: Actor, it: Memory) -> Payload:
+    """Record a memory; ``action`` is ``created``, or ``deduplicated`` if it was recorded within the hour."""
+    now = actor.services.now()
+
+    def write(conn: Connection, me: Holder) -> Payload:
+        row, is_new = remember(conn, session_registry.find(conn, me.session_id), it, now)
+        return {"success": True, "memory_id": row["memory_id"], "action": "created" if is_new else "deduplicated"}
+
+    return await actor.write(write)

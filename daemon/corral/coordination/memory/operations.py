@@ -9,13 +9,11 @@ from pydantic import Field
 from starlette.responses import Response
 
 from corral.coordination.memory import memory
-from corral.coordination.memory import recording as app_memory
 from corral.coordination.memory.api import Memories, NewMemory, Remembered
 from corral.coordination.memory.memory import Question
 from corral.coordination.services import Services
 from corral.coordination.sessions.actor import Actor
-from corral.core.pages import page
-from corral.core.paging import named
+from corral.core.pages import named, page
 from corral.core.payload import Payload
 from corral.core.routing import EVERYONE, Routes
 
@@ -26,7 +24,7 @@ router = Routes("memory", "/memory", callers=EVERYONE)
 async def remember(services: Services, body: NewMemory) -> Payload:
     """Keep something; what was told within the hour is kept once."""
     entry = memory.Memory(**body.fields())
-    return await app_memory.remember(Actor(services, body.session_id), entry)
+    return await memory.keep(Actor(services, body.session_id), entry)
 
 
 @router.get("", answer=Memories)

@@ -8,7 +8,6 @@ from typing import Any
 from sqlalchemy import Connection
 
 from corral.coordination.memory import memory
-from corral.coordination.memory import recording as app_memory
 from corral.coordination.memory.memory import Memory, Question
 from corral.core.pages import SHOWN_BYTES, page
 from corral.core.payload import Payload
@@ -26,7 +25,7 @@ async def remember(
 ) -> Payload:
     """Keep for all later sessions what was found out, decided or went wrong."""
     entry = Memory(summary, event_type, details, outcome, lessons or (), tags or ())
-    return await app_memory.remember(current.get(), entry)
+    return await memory.keep(current.get(), entry)
 
 
 @coordinator_tool

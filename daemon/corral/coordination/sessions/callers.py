@@ -13,7 +13,7 @@ from corral.coordination.mail.addresses import Identity
 from corral.coordination.services import Services
 from corral.coordination.sessions.actor import Actor, Speaker
 from corral.coordination.sessions.api import Caller
-from corral.coordination.sessions.impersonation import refusals
+from corral.coordination.sessions.claims import refusals
 
 T = TypeVar("T")
 

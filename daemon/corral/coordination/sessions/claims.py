@@ -7,7 +7,8 @@ that has the daemon's token, a session of its own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from sqlalchemy import Connection
@@ -18,7 +19,6 @@ from corral.coordination.services import Services
 from corral.coordination.sessions import clients, tokens
 from corral.coordination.sessions.actor import PERSON, person
 from corral.coordination.sessions.api import Acting
-from corral.coordination.sessions.impersonation import refusals
 from corral.coordination.sessions.store import sessions as session_rows
 from corral.core.asgi import Scope
 from corral.core.errors import InvalidInput, NotPermitted, Unidentified
@@ -248,3 +248,17 @@ async def _settle(services: Services, body: Acting, scope: Scope) -> None:
 
     async with refusals(services, who.session_id):
         setattr(body, body.ACTS_AS, await services.store.read(check))
+
+
+# -- A session acts for itself only: an attempt to act for another is refused and recorded
+
+
+@asynccontextmanager
+async def refusals(services: Services, session_id: str | None) -> AsyncIterator[None]:
+    """Record that a write was refused (NotPermitted), whose transaction is rolled back; ``session_id``: who asked."""
+    try:
+        yield
+    except NotPermitted as error:
+        refusal, now = error, services.now()
+        await services.store.write(lambda conn: addresses.refused(conn, session_id, refusal, now))
+        raise

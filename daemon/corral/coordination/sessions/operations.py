@@ -34,7 +34,7 @@ from corral.coordination.sessions.api import (
     Registration,
     SessionId,
 )
-from corral.coordination.sessions.impersonation import refusals
+from corral.coordination.sessions.claims import refusals
 from corral.coordination.sessions.processes import started_at, terminal_of
 from corral.coordination.sessions.registry import Arrival, EndedSession
 from corral.coordination.sessions.store import names
@@ -42,9 +42,8 @@ from corral.coordination.sessions.store import sessions as session_rows
 from corral.core.errors import NotFound
 from corral.core.identifiers import new_id
 from corral.core.instants import iso
-from corral.core.pages import MOST, Page, page
-from corral.core.paging import answer
-from corral.core.payload import Payload
+from corral.core.pages import MOST, Page, answer, page
+from corral.core.payload import Payload, shaped
 from corral.core.redaction import redact
 from corral.core.routing import EVERYONE, Routes
 from corral.core.states import ShownStatus
@@ -77,7 +76,7 @@ async def listing(
 def whole(conn: Connection, row: SessionRow, of_team: discovery.Capabilities) -> Payload:
     """A session with the names that it goes by, and as what it registered them."""
     (able,) = discovery.able(conn, [row], of_team)
-    registered = [_registration(name) for name in names.of_session(conn, row["session_id"])]
+    registered = [shaped(RegisteredName, name) for name in names.of_session(conn, row["session_id"])]
     return {**_shown(able), "names": able["names"], "registered": registered}
 
 
@@ -144,7 +143,7 @@ async def go_by(services: Services, request: Request, session_id: SessionId, bod
 
     bound = await services.store.write(bind)
     services.changes.announce()
-    return {"success": True, "session_id": session_id, **_registration(bound)}
+    return {"success": True, "session_id": session_id, **shaped(RegisteredName, bound)}
 
 
 def give_name(conn: Connection, session_id: str, own: str, naming: Naming, now: datetime) -> NameRow:
@@ -154,16 +153,6 @@ def give_name(conn: Connection, session_id: str, own: str, naming: Naming, now: 
         session_registry.change(conn, session_id, {"current_task": redact(naming.task_description)})
     name = addresses.unused(conn, naming.name) if naming.new else naming.name or own
     return addresses.bind(conn, session_id, name, now, **about)
-
-
-def _registration(row: NameRow) -> RegisteredName:
-    return {
-        "name": row["name"],
-        "program": row["program"],
-        "model": row["model"],
-        "task_description": row["task_description"],
-        "registered_at": row["registered_at"],
-    }
 
 
 @router.post("/{session_id}/heartbeat", audited=False)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection
 
-from corral.coordination.handoffs import automatic as automatic_handoffs
+from corral.coordination.handoffs import handoffs
 from corral.coordination.locks.store import locks as lock_rows
 from corral.coordination.mail import addresses
 from corral.coordination.sessions.names import agent_name
@@ -287,7 +287,7 @@ def end(conn: Connection, session_id: str, reason: str, now: datetime, *, by: st
     data: SessionEnded = {"reason": reason, "released": released}
     if by:
         data["by"] = by
-    automatic_handoffs.leave(conn, row, family, locks, now)
+    handoffs.leave(conn, row, family, locks, now)
     events.record(conn, at, EventKind.SESSION_ENDED(data), session_id=session_id)
     return {**row, "released": released}
 

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from corral.coordination.mail import agent_mailboxes
+from corral.coordination.mail import addresses
 from corral.coordination.mail.store import messages as message_rows
 from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.registry import Arrival, EndedSession
@@ -41,7 +41,7 @@ def end(
     crash_point("session.tasks_returned")
     row = session_registry.end(conn, session_id, reason, now, by=by)
     crash_point("session.ended")
-    agent_mailboxes.leave(conn, session_id, now)
+    addresses.leave(conn, session_id, now)
     return row
 
 

@@ -43,8 +43,7 @@ from corral.core.visible import embedded
 from corral.faces.hooks import meanwhile, on_screen, shell_watch, unannounced, working_copies
 from corral.faces.hooks import payloads as hook_events
 from corral.faces.hooks.payloads import HookEvent
-from corral.faces.hooks.presence import arrival, await_bridge, presence
-from corral.faces.hooks.questions import waits_for_person
+from corral.faces.hooks.presence import arrival, await_bridge, presence, waits_for_person
 from corral.faces.hooks.tool_targets import targets_of
 from corral.git import history, refs
 from corral.git.process.command import open_checkout

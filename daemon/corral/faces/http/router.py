@@ -26,10 +26,9 @@ from corral.coordination.caller_process import is_tcp, require
 from corral.coordination.services import Services
 from corral.coordination.sessions import claims
 from corral.coordination.sessions.api import Acting
-from corral.core.asgi import Receive, Scope, Send, respond, whole
+from corral.core.asgi import Receive, Scope, Send, json_bytes, respond, whole
 from corral.core.errors import NOT_IN_THIS_VERSION, CorralError, DatabaseDamaged, InvalidInput, NotFound, NotPermitted
 from corral.core.failures import failure
-from corral.core.json_text import json_bytes
 from corral.core.routing import EVERYONE, Called, Header, Route, Routes
 from corral.observe.audit import requests as audit_requests
 

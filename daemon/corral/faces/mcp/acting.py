@@ -18,11 +18,11 @@ from corral.coordination.mail import addresses
 from corral.coordination.mail.addresses import Identity
 from corral.coordination.projects import check_project
 from corral.coordination.sessions import registry as session_registry
-from corral.coordination.sessions.impersonation import refusals
+from corral.coordination.sessions.claims import refusals
 from corral.coordination.sessions.registry import Arrival
 from corral.coordination.sessions.store import names
+from corral.core.asgi import utf8
 from corral.core.errors import NotPermitted
-from corral.core.json_text import utf8
 from corral.faces.mcp.calls import Call, current
 from corral.store.rows.sessions import CalledSession
 

@@ -26,10 +26,10 @@ from corral.coordination.sessions.claims import NOBODY
 from corral.coordination.sessions.processes import started_at
 from corral.coordination.sessions.registry import Arrival
 from corral.coordination.sessions.store import sessions as session_rows
+from corral.core.asgi import utf8
 from corral.core.errors import CorralError, DatabaseUnavailable, InvalidInput, Unidentified
 from corral.core.failures import failure
 from corral.core.instants import iso
-from corral.core.json_text import utf8
 from corral.core.payload import Payload
 from corral.core.states import SessionStatus
 from corral.faces.mcp.replays import Replays

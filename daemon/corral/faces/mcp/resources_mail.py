@@ -12,8 +12,7 @@ from sqlalchemy import Connection
 
 from corral.coordination.locks import table as lock_table
 from corral.coordination.mail import mailbox, messages
-from corral.coordination.mail.addresses import Identity
-from corral.coordination.mail.agent_mailboxes import SEAT
+from corral.coordination.mail.addresses import SEAT, Identity
 from corral.coordination.mail.api import LAST
 from corral.coordination.mail.store import mailbox as mailbox_rows
 from corral.coordination.mail.tools import entry, recipients_of

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import queue
+import threading
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +12,7 @@ from typing import Any
 from rich.text import Text
 from textual.screen import Screen
 
-from corral.client.connection import segment
+from corral.client.connection import Client, segment
 from corral.config.paths import Project
 from corral.core.errors import CorralError, DaemonUnreachable
 from corral.faces.cli.terminal import worktree_shell
@@ -21,7 +24,6 @@ from corral.faces.screen.details import Details
 from corral.faces.screen.dialogs import AROUND, MOST_WIDE, Form, Page
 from corral.faces.screen.feed import describe
 from corral.faces.screen.log_view import Follower, LogView, OutputGrew
-from corral.faces.screen.requests import Requests
 from corral.faces.screen.text import Glyphs, Row, joined
 
 _QUESTIONS = {
@@ -252,3 +254,59 @@ class Acting(Screen[None]):
         if values is not None:
             to, about, text = values if len(values) == 3 else ("", "", values[0])
             await self._call(acts.letter(to, about, text, subject.message))
+
+
+# -- Requests of the screen, sent by a thread of their own, so that keys are answered while the daemon works
+
+Job = tuple[Callable[[Client], Any], "asyncio.Future[Any]", asyncio.AbstractEventLoop]
+
+
+class Requests(threading.Thread):
+    """Runs the requests to the daemon one after the other; ends with the program.
+
+    Args:
+        project: The daemon's project; a request of a person starts a daemon that is away.
+    """
+
+    def __init__(self, project: Project) -> None:
+        super().__init__(name="requests", daemon=True)
+        self._client = Client(project)
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+
+    async def ask(self, method: str, path: str, body: Any = None, **more: Any) -> Any:
+        """One request; raises what the daemon refuses."""
+        return await self.run_with(lambda client: client.request(method, path, body, **more))
+
+    async def run_with(self, job: Callable[[Client], Any]) -> Any:
+        """Run several requests as one job."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        self._jobs.put((job, future, loop))
+        return await future
+
+    def stop(self) -> None:
+        """End once the requests so far are answered."""
+        self._jobs.put(None)
+
+    def run(self) -> None:
+        """Work off the requests."""
+        while (entry := self._jobs.get()) is not None:
+            job, future, loop = entry
+            try:
+                answer, error = job(self._client), None
+            except (OSError, CorralError) as refused:
+                answer, error = None, refused
+            try:
+                loop.call_soon_threadsafe(_settle, future, answer, error)
+            except RuntimeError:  # the screen was closed meanwhile
+                break
+        self._client.close()
+
+
+def _settle(future: asyncio.Future[Any], answer: Any, error: BaseException | None) -> None:
+    if future.cancelled():
+        return
+    if error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(answer)

@@ -26,7 +26,7 @@ def interactive() -> None:
     speaker = client()
     view = speaker.request("GET", "/status")  # without a daemon or a project, this fails before the screen is taken
     speaker.close()
-    from corral.faces.screen.app import Interactive
+    from corral.faces.screen.screen import Interactive
 
     # The command line has detached Python's own stream; Textual asks it for the size of the terminal.
     sys.__stdout__ = sys.stdout  # type: ignore[assignment, misc]

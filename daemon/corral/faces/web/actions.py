@@ -20,8 +20,7 @@ from corral.coordination.services import Services
 from corral.core.errors import NOT_IN_THIS_VERSION, InvalidInput, NotFound
 from corral.core.payload import Payload
 from corral.core.redaction import redact
-from corral.faces.web.patches import marked
-from corral.faces.web.visit import Visit
+from corral.faces.web.rendering import Visit, marked
 from corral.landing import operations as merges
 from corral.landing import steering_operations as steering
 from corral.landing.api import Approval, Bypass, Undo

@@ -16,10 +16,9 @@ from corral.core.errors import NOT_IN_THIS_VERSION, CorralError, DatabaseDamaged
 from corral.core.failures import failure
 from corral.core.needs import count
 from corral.faces.web import actions, live
-from corral.faces.web.pages import diffs, merges, overview, queue, sessions, tasks, timeline
-from corral.faces.web.rendering import FOLDER, render
+from corral.faces.web.pages import merges, overview, queue, sessions, tasks, timeline
+from corral.faces.web.rendering import FOLDER, Visit, render
 from corral.faces.web.sessions import BrowserSessions
-from corral.faces.web.visit import Visit
 from corral.observe.view.needs_you import needs_you
 
 AT_ONCE = 4
@@ -80,10 +79,10 @@ ADDRESSES = (
     _address("/", overview.page, "overview.html"),
     _address("/tasks", tasks.listing, "tasks.html"),
     _address(f"/tasks/{_ID}", tasks.page, "task.html"),
-    _address(f"/tasks/{_ID}/diff", diffs.of_task, "diff.html"),
+    _address(f"/tasks/{_ID}/diff", merges.of_task, "diff.html"),
     _address("/queue", queue.page, "queue.html"),
     _address(f"/merges/{_ID}", merges.page, "merge.html"),
-    _address(f"/merges/{_ID}/diff", diffs.of_merge, "diff.html"),
+    _address(f"/merges/{_ID}/diff", merges.of_merge, "diff.html"),
     _address("/sessions", sessions.listing, "sessions.html"),
     _address(f"/sessions/{_ID}", sessions.page, "session.html"),
     _address("/timeline", timeline.page, "timeline.html"),

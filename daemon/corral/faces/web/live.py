@@ -18,8 +18,8 @@ from corral.core.errors import CorralError
 from corral.core.logs import logger
 from corral.core.run_heading import run_heading
 from corral.core.visible import log_text, visible
+from corral.faces.web.rendering import Visit
 from corral.faces.web.sessions import BrowserSessions
-from corral.faces.web.visit import Visit
 from corral.landing import operations as merges
 from corral.observe.events import operations as events
 from corral.runners.stream import readable

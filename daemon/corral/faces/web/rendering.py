@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -95,3 +97,57 @@ def number(value: float | None) -> str:
 def first_line(text: str | None) -> str:
     """The first line of a text."""
     return (text or "").split("\n", 1)[0]
+
+
+# -- A request for a page, after it was let in
+
+
+@dataclass(frozen=True)
+class Visit:
+    """A request of a browser session.
+
+    Attributes:
+        query: The fields of the address, the last of each name.
+        form: Those of the form, if one was sent; its token was compared.
+        secret: The session's.
+        token: That every form of this session carries.
+    """
+
+    method: str
+    path: str
+    query: dict[str, str]
+    form: dict[str, str]
+    headers: dict[bytes, str]
+    secret: str
+    token: str
+
+
+# -- The lines of a patch, and what each of them is
+
+_HEADS = (
+    "diff --git ",
+    "index ",
+    "--- ",
+    "+++ ",
+    "new file ",
+    "deleted file ",
+    "similarity ",
+    "rename ",
+    "old mode ",
+    "new mode ",
+)
+
+
+def marked(patch: str) -> Iterator[tuple[str, str]]:
+    """The lines of a patch, each with what it is: ``file``, ``hunk``, ``plus``, ``minus`` or ``same``."""
+    in_hunk = False
+    for line in patch.rstrip("\n").split("\n") if patch else ():
+        if line.startswith("diff --git "):
+            in_hunk = False
+        if line.startswith("@@"):
+            in_hunk = True
+            yield "hunk", line
+        elif not in_hunk and line.startswith(_HEADS):
+            yield "file", line
+        else:
+            yield {"+": "plus", "-": "minus"}.get(line[:1], "same"), line

@@ -3,7 +3,7 @@
 Everything that writes to, moves, resets, cleans, commits in or removes a worktree calls this right before it does. The
 proof: the path is no symbolic link and leads through none; the folder is the recorded one (device and inode); its
 ``.git`` file names an entry of this repository, and that entry names this folder. The branch of a proven folder is
-checked in ``work/workers/heads.py``; a folder without a record must be on the recorded branch.
+checked in ``work/worktrees/removal.py``; a folder without a record must be on the recorded branch.
 """
 
 from __future__ import annotations

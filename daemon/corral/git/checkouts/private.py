@@ -20,11 +20,12 @@ from pathlib import Path, PurePosixPath
 from corral.core.errors import GitFailed
 from corral.core.identifiers import check_name
 from corral.core.instants import UTC
-from corral.git import commits, ignoring, refs
+from corral.git import commits, refs
+from corral.git.checkouts import ignored
 from corral.git.checkouts.ignored import Ignored, read
 from corral.git.checkouts.salvage import changed_files
 from corral.git.checkouts.status import Signature
-from corral.git.identity import CORRAL
+from corral.git.commits import CORRAL
 from corral.git.process import scratch
 from corral.git.process.command import Git, open_checkout
 from corral.git.refs import Ref
@@ -407,7 +408,7 @@ def _by_size(entries: list[tuple[str, ...]]) -> Iterator[list[tuple[str, ...]]]:
 def _hidden(top: Path, paths: list[str]) -> set[str]:
     """The paths at which git sees no file, as this checkout's commit may lack an ignore rule; none where git cannot tell."""
     try:
-        return ignoring.ignored(open_checkout(top), [path for path in paths if _is_open(top, path)])
+        return ignored.ignored(open_checkout(top), [path for path in paths if _is_open(top, path)])
     except GitFailed:
         return set()
 

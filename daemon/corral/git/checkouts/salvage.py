@@ -17,10 +17,11 @@ from corral.core.errors import Conflict, NotFound
 from corral.core.identifiers import check_name
 from corral.core.instants import UTC
 from corral.git import commits, refs
-from corral.git.checkouts import staging, status, worktrees
-from corral.git.identity import CORRAL
+from corral.git.checkouts import status, worktrees
+from corral.git.commits import CORRAL
 from corral.git.process import scratch
 from corral.git.process.command import Git
+from corral.git.refs import Ref
 
 PREFIX = "refs/corral/salvage/"
 MOST_KEPT = 200
@@ -82,14 +83,14 @@ def snapshot(
     Raises:
         GitFailed: It could not be saved; then nothing may be removed.
     """
-    changes = staging.committable(all_changes := status.changes(checkout), exclude)
+    changes = status.committable(all_changes := status.changes(checkout), exclude)
     head = checkout.head()
     if not changes and not always and (head is None or checkout.branch() or refs.holder(checkout, head)):
         return None
     parents = [head] if head else []
-    with staging.copied_index(checkout) as index:
+    with status.copied_index(checkout) as index:
         staged = checkout.run("write-tree", index_file=index)  # refused while conflicts are unresolved
-        unread = staging.add_all(checkout, all_changes, exclude, index)
+        unread = status.add_all(checkout, all_changes, exclude, index)
         tree = checkout.must("write-tree", index_file=index)
     differs = staged.ok and staged.text.strip() != tree and any(c.code[0] not in ".?" for c in changes)
     staged_tree = staged.text.strip() if differs else None
@@ -225,3 +226,39 @@ def changed_files(repo: Git, pairs: list[tuple[str, str]]) -> dict[str, list[str
         elif token:
             by_commit[current].append(token)
     return by_commit
+
+
+# -- Which salvaged work may be deleted: only what a branch or tag contains too
+
+DURABLE = ("refs/heads/", "refs/tags/", PREFIX)
+"""Refs that keep work until a person deletes them; refs of the merge queue and of remotes come and go."""
+
+
+def old_salvage(repo: Git, before: datetime) -> list[Ref]:
+    """Salvage saved before an instant, oldest first."""
+    return sorted(
+        (ref for ref in refs.listing(repo, PREFIX) if ref.created_at < before), key=lambda ref: ref.created_at
+    )
+
+
+def trees_since(repo: Git, since: datetime) -> frozenset[str]:
+    """The trees of all commits that branches and tags got since an instant."""
+    text = repo.must("log", "--format=%T", f"--since={since.timestamp():.0f}", "--branches", "--tags", timeout_s=120)
+    return frozenset(text.split())
+
+
+def is_held_elsewhere(repo: Git, ref: Ref, trees: frozenset[str]) -> bool:
+    """Whether everything in a salvage is also on a branch, a tag, or another salvage.
+
+    Either another durable ref reaches its commit, or every commit that only it reaches has the same tree as a commit
+    that a branch got since: the same files were committed under another name.
+
+    Args:
+        trees: From :func:`trees_since`, for an instant before it was saved.
+    """
+    holders = repo.must("for-each-ref", f"--contains={ref.sha}", "--format=%(refname)", *DURABLE).splitlines()
+    if any(holder != ref.name for holder in holders):
+        return True
+    others = [f"--exclude={ref.name}", f"--glob={PREFIX}*", "--branches", "--tags"]
+    alone = repo.must("log", "--format=%T", "--max-count=100", ref.sha, "--not", *others).split()
+    return bool(alone) and len(alone) < 100 and trees.issuperset(alone)

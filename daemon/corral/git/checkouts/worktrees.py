@@ -18,16 +18,20 @@ from typing import TYPE_CHECKING
 from corral.config.inodes import folder_id
 from corral.core.errors import Conflict, CorralError, GitFailed, NotFound, Unsupported, WorkAtRisk
 from corral.git import refs
-from corral.git.checkouts import head_log, staging, status, submodules, whole
+from corral.git.checkouts import head_log, status, submodules, whole
 from corral.git.checkouts.identity import OwnWorktree, prove, real_place
 from corral.git.checkouts.listing import admin_dirs, folder_of, holding, list_lock
 from corral.git.checkouts.repointing import CHECKOUT_S
-from corral.git.identity import CORRAL
+from corral.git.commits import CORRAL
 from corral.git.process import stale
 from corral.git.process.command import OID, Git, Outcome, as_env, discovered_top, open_checkout
 
 if TYPE_CHECKING:
     from corral.git.checkouts.salvage import Snapshot
+import os
+import stat
+
+from corral.git.checkouts.identity import prove_folder, prove_remains
 
 Check = Callable[[], object]
 """Raises :class:`~corral.core.errors.PathReplaced` if the folder is not Corral's any more; called right before each effect."""
@@ -185,8 +189,8 @@ def remove_salvaged(
     entry = _linked(repo, path)
     checkout = open_checkout(path)
     changes = status.changes(checkout)
-    with staging.copied_index(checkout) as index:
-        unread = staging.add_all(checkout, changes, snapshot.exclude, index)
+    with status.copied_index(checkout) as index:
+        unread = status.add_all(checkout, changes, snapshot.exclude, index)
         tree = checkout.must("write-tree", index_file=index)
     saved = repo.must("rev-parse", "--verify", f"{snapshot.sha}^{{tree}}")
     nested = [change.path for change in changes if change.nested]
@@ -395,3 +399,38 @@ def _names_a_commit(admin: Path) -> bool:
 def _is_bare_beginning(path: Path) -> bool:
     """Whether a folder contains only the .git file."""
     return [item.name for item in path.iterdir()] == [".git"] and (path / ".git").is_file()
+
+
+# -- Remove a worktree that holds nobody's work, in whatever state commands left it
+
+
+def discard(repo: Git, own: OwnWorktree) -> None:
+    """Empty the folder that was recorded, remove it, and let git forget it; safe to repeat.
+
+    Its ``.git`` may name somebody's checkout by now: it is not followed. The folder is removed last, so that after a kill it is
+    still the recorded one.
+
+    Raises:
+        PathReplaced: Something else stands there; it is not touched.
+        OSError: One of its files could not be removed.
+    """
+    if os.path.lexists(own.path) and (own.folder_id is not None or any(own.path.iterdir())):
+        prove_folder(own)
+        make_writable(own.path)
+        for entry in sorted(own.path.iterdir(), key=lambda entry: entry.name == ".git"):
+            shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+    repair(repo, own.path, None, lambda: prove_remains(repo, own), keeps=False)
+
+
+def make_writable(path: Path) -> None:
+    """Make ``path`` and every folder below it writable for us: e.g. a module cache is read-only.
+
+    Raises:
+        OSError: One is not ours to give.
+    """
+    path.chmod(path.stat().st_mode | stat.S_IRWXU)
+    for parent, folders, _files in os.walk(path):
+        for folder in folders:
+            mode = os.lstat(os.path.join(parent, folder)).st_mode  # noqa: PTH118 - there are many
+            if stat.S_ISDIR(mode) and mode & stat.S_IRWXU != stat.S_IRWXU:
+                os.chmod(os.path.join(parent, folder), stat.S_IMODE(mode) | stat.S_IRWXU)  # noqa: PTH101, PTH118

@@ -28,8 +28,7 @@ from typing import Literal, NamedTuple
 from corral.core.errors import GitFailed, Unsupported
 from corral.core.identifiers import check_name
 from corral.git import commits, refs
-from corral.git.commits import Author
-from corral.git.identity import CORRAL, is_usable
+from corral.git.commits import CORRAL, Author, is_usable
 from corral.git.process import scratch
 from corral.git.process.command import Git, Identity, Outcome, Result
 
@@ -383,3 +382,25 @@ def _kind_by_stages(stages: dict[int, tuple[str, str]]) -> str:
     if 2 in stages and 3 in stages and stages[2][1] == stages[3][1]:
         return "mode"
     return "content"
+
+
+# -- Merge drivers: programs of this clone's configuration that merge the files for which ``.gitattributes`` names
+# them.
+#
+# They cannot be switched off, and no other clone need have them: what they may have merged is told.
+
+
+def used(checkout: Git, tip_sha: str) -> dict[str, list[str]]:
+    """The files in which the commit of a checkout differs from a tip and that a configured driver merges, by its name."""
+    listed = checkout.run("config", "--name-only", "--get-regexp", r"^merge\..*\.driver$").text.splitlines()
+    drivers = {key.removeprefix("merge.").removesuffix(".driver") for key in listed}
+    head = checkout.head()
+    if not drivers or head is None:
+        return {}
+    paths = "\0".join(refs.changed_paths(checkout, tip_sha, head)).encode("utf-8", "surrogateescape")
+    fields = checkout.check("check-attr", "-z", "--stdin", "merge", input=paths).text.split("\0")
+    found: dict[str, list[str]] = {}
+    for path, driver in zip(fields[::3], fields[2::3], strict=False):
+        if driver in drivers:
+            found.setdefault(driver, []).append(path)
+    return found

@@ -14,7 +14,7 @@ from typing import Any
 
 from corral.core.errors import NotFound
 from corral.git import refs
-from corral.git.identity import CORRAL
+from corral.git.commits import CORRAL
 from corral.git.process.command import Git
 
 REF = "refs/notes/corral/receipts"

@@ -16,7 +16,7 @@ from shlex import quote
 from corral.core.errors import InvalidInput
 from corral.core.redaction import REDACTED, redact
 from corral.core.visible import one_line
-from corral.git import lfs, refs
+from corral.git import refs
 from corral.git.land import kept
 from corral.git.process.command import Git, Result, with_own_credentials
 
@@ -120,12 +120,12 @@ def push(repo: Git, remote: str, branch_ref: str, new_sha: str, old_sha: str) ->
 
 def _upload(repo: Git, remote: str, sha: str) -> Failure | None:
     """Upload the LFS objects of a commit before itself: who has it gets them all."""
-    if "lfs" not in lfs.filters(repo, sha):
+    if "lfs" not in filters(repo, sha):
         return None
-    if not lfs.is_installed(repo):
+    if not is_installed(repo):
         words = "its files are in Git LFS (.gitattributes says filter=lfs), and git lfs is not installed here"
         return Failure(words, "Install git-lfs on the daemon's PATH, then: corral daemon restart")
-    result = lfs.upload(repo, remote, sha, timeout_s=PUSH_S, env=with_own_credentials(repo))
+    result = upload(repo, remote, sha, timeout_s=PUSH_S, env=with_own_credentials(repo))
     return None if result.ok else _failure(remote, result)
 
 
@@ -163,3 +163,26 @@ def _failure(remote: str, result: Result, instead: str = "") -> Failure:
 def redacted(text: str) -> str:
     """A text without secrets, those in addresses included."""
     return redact(_QUERY.sub(rf"\1?{REDACTED}", _USER.sub(rf"\1{REDACTED}@", text)))
+
+
+# -- Git LFS: the objects that a commit's files stand for are uploaded before the commit, as its own hook would
+
+_MOST_FILES = 100
+
+
+def filters(repo: Git, commit: str) -> set[str]:
+    """The filters that the attributes in a commit name."""
+    listed = repo.run("ls-tree", "-r", "-z", "--format=%(objectname) %(path)", commit).names
+    blobs = [line[:64].split()[0] for line in listed if line.rpartition("/")[2].endswith(".gitattributes")]
+    texts = [repo.run("cat-file", "blob", blob).text for blob in blobs[:_MOST_FILES]]
+    return {name for text in texts for name in re.findall(r"(?m)^[^#\n]*\sfilter=([\w.-]+)", text)}
+
+
+def is_installed(repo: Git) -> bool:
+    """Whether git has the command ``git lfs``."""
+    return repo.run("lfs", "version").ok
+
+
+def upload(repo: Git, remote: str, sha: str, *, timeout_s: float, env: Mapping[str, str]) -> Result:
+    """Upload the objects of a commit, and of those before it, that the remote is not known to have."""
+    return repo.run("lfs", "push", remote, sha, timeout_s=timeout_s, env=env)

@@ -37,7 +37,7 @@ class Policy:
 
     Attributes:
         lifetime_s: Seconds for which a fetched version is used without asking its repository.
-        allowed_signers: See :mod:`corral.git.remote.signatures`; None: signatures are not checked.
+        allowed_signers: See :mod:`corral.git.remote.store`; None: signatures are not checked.
     """
 
     lifetime_s: float

@@ -14,7 +14,7 @@ from corral.core.instants import UTC
 from corral.core.remedies import with_remedy
 from corral.core.visible import one_line
 from corral.git import refs
-from corral.git.identity import effective
+from corral.git.commits import effective
 from corral.git.land import candidates, upstream
 from corral.git.process.command import Git
 from corral.store.rows.merges import Intent

@@ -19,7 +19,7 @@ from typing import Any
 
 from corral.config.links import make_own_folder
 from corral.config.sections.sharing import Landing
-from corral.core.awake import AwakeClock
+from corral.core.clock import AwakeClock
 from corral.core.errors import CorralError, PathReplaced
 from corral.core.log_files import DRY_RUN_LOG
 from corral.core.states import ReceiptStatus

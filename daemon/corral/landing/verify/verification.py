@@ -19,7 +19,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from corral.core.awake import AwakeClock
+from corral.core.clock import AwakeClock
 from corral.core.crash import crash_point
 from corral.core.errors import RunnerUnavailable
 from corral.core.redaction import redact

@@ -13,7 +13,7 @@ from corral.config.sections.sharing import MOST_SLOTS
 from corral.config.worktree_root import WorktreeRoot
 from corral.core.inputs import Prepared
 from corral.core.sealing import put_off
-from corral.git.land import drivers
+from corral.git.land import candidates
 from corral.git.process.command import Git
 from corral.git.refs import oid
 from corral.landing.verify.programs import Programs
@@ -118,7 +118,7 @@ def _prepare(worktree_context: WorktreeContext, worktree: VerificationWorktree, 
     port_base = ports if settings.ports_each and ports >= FIRST_FREE_PORT else None
     place = preparation.Place(path, worktree.name, port_base, {VERIFICATION_MARK: str(path)}, worktree.prove)
     prepared = preparation.prepare(worktree_context, place, tip_sha)
-    merged = drivers.used(worktree.prove(), tip_sha)
+    merged = candidates.used(worktree.prove(), tip_sha)
     return replace(prepared, inputs={**prepared.inputs, "merge_drivers": merged}) if merged else prepared
 
 

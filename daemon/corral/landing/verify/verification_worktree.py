@@ -27,8 +27,8 @@ from corral.core.events import EventKind
 from corral.core.identifiers import new_id
 from corral.core.instants import iso
 from corral.core.states import LIVE_WORKTREES, WorktreePurpose, WorktreeState
-from corral.git.checkouts import discarding, whole, worktrees
 from corral.git.checkouts import identity as worktree_identity
+from corral.git.checkouts import whole, worktrees
 from corral.git.checkouts.identity import OwnWorktree
 from corral.git.checkouts.whole import Whole
 from corral.git.process.command import Git
@@ -169,7 +169,7 @@ class VerificationWorktree:
             OSError: One is not ours to give.
         """
         worktree_identity.prove_folder(self._recorded())
-        discarding.make_writable(self.path)
+        worktrees.make_writable(self.path)
 
     def retire(self, now: datetime) -> None:
         """Remove it with all that is in it, which is nobody's work: Corral is leaving the repository, or wants a fresh one.
@@ -182,7 +182,7 @@ class VerificationWorktree:
             return
         self._set(state=WorktreeState.RECLAIMING)
         if required(self._row())["folder_id"] is not None and os.path.lexists(self.path):
-            discarding.discard(self.repo, self._recorded())
+            worktrees.discard(self.repo, self._recorded())
         else:
             worktrees.repair(self.repo, self.path, None, self._prove_remains, keeps=False)
         self._set(state=WorktreeState.REMOVED, removed_at=iso(now), note=None)
@@ -211,7 +211,7 @@ class VerificationWorktree:
         """Remove the one at a former place: nothing in it is anybody's work. What took its place there stays as it is."""
         former = self.path
         try:
-            discarding.discard(self.repo, self._recorded())
+            worktrees.discard(self.repo, self._recorded())
             note = None
         except PathReplaced as error:
             note = error.message
@@ -330,7 +330,7 @@ class VerificationWorktree:
                 return self._check_out(sha)
         except CorralError as error:  # a run may have made its .git name somebody's checkout, which is not followed
             try:
-                discarding.discard(self.repo, self._recorded())
+                worktrees.discard(self.repo, self._recorded())
             except PathReplaced:
                 raise error from None
         return None

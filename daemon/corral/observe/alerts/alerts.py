@@ -12,11 +12,11 @@ from corral.core.errors import Conflict, NotFound
 from corral.core.events import EventKind
 from corral.core.identifiers import new_id
 from corral.core.instants import iso
+from corral.core.payload import shaped
 from corral.core.redaction import redact
 from corral.observe.alerts import store as alerts
 from corral.observe.alerts.api import Alert
-from corral.observe.alerts.lifecycle import Decision, decide
-from corral.observe.alerts.rules import Finding
+from corral.observe.alerts.rules import Decision, Finding, decide
 from corral.store import events
 from corral.store.rows.records import AlertRow
 
@@ -32,19 +32,8 @@ SHOWN_ELSEWHERE = frozenset({"red_target", "unguarded_session", "budget", "task_
 
 def wire(row: AlertRow) -> Alert:
     """An alert as the wire has it."""
-    return {
-        "alert_id": row["alert_id"],
-        "rule": row["rule"],
-        "subject": row["subject"],
-        "reason": row["reason"],
-        "remedy": row["remedy"],
-        "times": row["times"],
-        "first_raised_at": row["first_raised_at"],
-        "raised_at": row["raised_at"],
-        "acknowledged_at": row["acknowledged_at"],
-        "resolved_at": row["resolved_at"],
-        "state": "resolved" if row["resolved_at"] else "acknowledged" if row["acknowledged_at"] else "raised",
-    }
+    state = "resolved" if row["resolved_at"] else "acknowledged" if row["acknowledged_at"] else "raised"
+    return shaped(Alert, row, state=state)
 
 
 def waiting_for_a_person(conn: Connection) -> list[AlertRow]:

@@ -14,7 +14,7 @@ from corral.core.events import EventKind
 from corral.core.instants import iso, parse
 from corral.observe.alerts import store as alerts
 from corral.observe.alerts.rules import Ended, Facts, longest_window_s
-from corral.observe.view import needs_of_landing, running
+from corral.observe.view import composing, needs_of_landing
 from corral.runners.process import available_mb
 from corral.store import events
 from corral.store.rows.records import EndedAttemptEvent
@@ -67,7 +67,7 @@ def gather(services: Services, conn: Connection, ended: EndedAttempts, now: date
     recent = ended.within(conn, longest_window_s(settings.alerts), now)
     pending = None if work_pause.current(conn) is not None else alerts.oldest_pending(conn)
     task_ids = {attempt.task_id for attempt in recent if attempt.failed} | ({pending["task_id"]} if pending else set())
-    used = running.resources(services, running.use_of_day(conn, now))
+    used = composing.resources(services, composing.use_of_day(conn, now))
     return Facts(
         ended=recent,
         titles=lists.titles(conn, list(task_ids)),

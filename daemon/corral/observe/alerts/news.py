@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 
 from corral.core.instants import iso
 from corral.core.payload import Payload
-from corral.core.redaction import redact
+from corral.core.redaction import redact, redact_values
 from corral.core.visible import one_line
 from corral.observe.alerts import store as alerts
 from corral.observe.alerts.alerts import SHOWN_ELSEWHERE, wire
@@ -24,6 +24,9 @@ from corral.store.rows.records import AlertRow
 
 if TYPE_CHECKING:
     from corral.coordination.services import Services
+from collections.abc import Iterable
+
+from corral.config.sections.alerts import Notifications
 
 VERSION = 1
 """Of the message; grows when a field changes its meaning or goes."""
@@ -93,7 +96,7 @@ def message(batch: News, *, delivery_id: str, project: str, now: datetime, is_te
         "alerts": [wire(row) for row in raised[:MOST_TOLD]],
         "left_out": left_out,
     }
-    return {"version": VERSION, "delivery_id": delivery_id, "at": iso(now), **_without_secrets(shown)}
+    return {"version": VERSION, "delivery_id": delivery_id, "at": iso(now), **redact_values(shown)}
 
 
 def summary(batch: News, project: str) -> tuple[str, str] | None:
@@ -109,9 +112,47 @@ def summary(batch: News, project: str) -> tuple[str, str] | None:
     return f"{one_line(project)[:40]}: {number}", "\n".join([*shown, *more])
 
 
-def _without_secrets(value: Any) -> Any:
-    if isinstance(value, str):
-        return redact(value)
-    if isinstance(value, dict):
-        return {key: _without_secrets(inner) for key, inner in value.items()}
-    return [_without_secrets(inner) for inner in value] if isinstance(value, list) else value
+# -- When news is told: collected for a moment, so many times an hour, and not in quiet hours. Pure functions of the
+# instant
+
+HOUR = timedelta(hours=1)
+
+
+def quiet_until(hours: str | None, now: datetime) -> datetime | None:
+    """The end of the quiet hours that the instant lies in; None: it lies in none.
+
+    Args:
+        hours: ``22:00-07:00``, by the clock of the time zone of ``now``; they may pass midnight. Equal ends: always quiet.
+    """
+    if hours is None:
+        return None
+    start, end = (_of_day(now, text) for text in hours.split("-"))
+    if start < end:
+        return end if start <= now < end else None
+    if now < end:
+        return end
+    return end + timedelta(days=1) if now >= start else None
+
+
+def due_at(
+    first_seen: datetime, sent: Iterable[datetime], settings: Notifications, now: datetime, *, local: datetime
+) -> datetime:
+    """The instant from which on news may be told; not after ``now``: at once.
+
+    Args:
+        first_seen: When the oldest of it was noticed.
+        sent: The instants of earlier notifications.
+        local: ``now`` in the time zone of the machine.
+    """
+    due = min(first_seen, now) + timedelta(seconds=settings.group_s)
+    latest = sorted(at for at in sent if timedelta(0) <= now - at < HOUR)
+    if len(latest) >= settings.max_per_hour:
+        due = max(due, latest[-settings.max_per_hour] + HOUR)
+    if (quiet := quiet_until(settings.quiet_hours, local)) is not None:
+        due = max(due, quiet.astimezone(now.tzinfo))
+    return due
+
+
+def _of_day(now: datetime, clock: str) -> datetime:
+    hour, minute = clock.split(":")
+    return now.replace(hour=int(hour), minute=int(minute), second=0, microsecond=0)

@@ -31,9 +31,7 @@ from corral.core.states import RETURNED_MERGES, Importance, SessionStatus, TaskS
 from corral.core.steps import Step
 from corral.git import refs
 from corral.git.process.command import Git
-from corral.observe.announcements import letters as notification_templates
 from corral.observe.announcements import store as announcements
-from corral.observe.announcements import undeliverable
 from corral.store.protocol import Store
 from corral.store.rows import required
 from corral.store.rows.merges import MergeRow
@@ -45,6 +43,18 @@ from corral.work.tasks.store import tasks as task_rows
 
 if TYPE_CHECKING:
     from corral.core.event_payloads import MergeHeld, TaskCompleted
+from collections.abc import Iterable
+from typing import Any
+
+from corral.coordination.mail import addresses, messages
+from corral.coordination.mail.addresses import EVERYBODY, MOST_RECIPIENTS, heir
+from corral.coordination.mail.messages import BODY_LIMIT
+from corral.coordination.sessions.store import names
+from corral.core.logs import logger
+from corral.core.states import RecipientRole
+from corral.store import events
+from corral.store.rows.mail import UnseenMessage
+from corral.store.rows.sessions import SessionRow
 
 AGAIN_S = 0.5
 """Seconds between two looks for events while a task or merge is open; otherwise the job waits for a nudge."""
@@ -130,29 +140,25 @@ class Announcer:
 def _send_letters(conn: Connection, event: EventRow, artifacts: Payload, now: datetime) -> None:
     """Send the letters of one event and move the position past it, in one transaction."""
     if event["kind"] in _LOST:
-        undeliverable.bounce(conn, event, now)
+        bounce(conn, event, now)
     held = payload(event, _HELD)
     if held is not None and held.get("paths"):
         merge = merges.get(conn, required(event["merge_id"]))
-        notification_templates.send(conn, _hold_letter(held, merge), _lock_holders(conn, held, now), event, now)
+        send(conn, _hold_letter(held, merge), _lock_holders(conn, held, now), event, now)
     if event["kind"] in (*_ENDED, *_MERGED):
         task = task_rows.get(conn, event["task_id"]) if event["task_id"] else None
         if event["kind"] in _ENDED[:3] and task is not None:
-            notification_templates.send(
-                conn, _task_letter(conn, event, task, artifacts), [task["submitted_by"]], event, now
-            )
+            send(conn, _task_letter(conn, event, task, artifacts), [task["submitted_by"]], event, now)
         elif event["kind"] in _MERGED[:3]:
             merge = merges.get(conn, required(event["merge_id"]))
-            notification_templates.send(
-                conn, _merge_letter(event, merge, task), _merge_recipients(conn, merge, task), event, now
-            )
+            send(conn, _merge_letter(event, merge, task), _merge_recipients(conn, merge, task), event, now)
         if task is not None and task["thread_id"] is not None:
             _send_batch_summary(conn, task["thread_id"], event, now)
     announcements.move_on(conn, event["event_id"])
 
 
 def _give_up(conn: Connection, event: EventRow, reason: str, now: datetime) -> None:
-    notification_templates.undeliverable(conn, event, event["kind"], [], reason, now)
+    undeliverable(conn, event, event["kind"], [], reason, now)
     announcements.move_on(conn, event["event_id"])
 
 
@@ -166,7 +172,7 @@ def _task_letter(conn: Connection, event: EventRow, task: TaskRow, artifacts: Pa
         if completed is not None
         else _failure_facts(conn, event, task, artifacts)
     )
-    return notification_templates.written(
+    return written(
         event["kind"],
         f"[{task['task_id'][:8]}] Task {'failed' if completed is None else 'complete'}: {task['title']}",
         {"task_id": task["task_id"], **facts, "duration_s": _duration(event, task)},
@@ -189,7 +195,7 @@ def _failure_facts(conn: Connection, event: EventRow, task: TaskRow, artifacts: 
         f"attempt {number} at {attempt['at']}: {_cause(attempt)}"
         for number, attempt in enumerate(announcements.attempts(conn, task["task_id"], event["event_id"]), 1)
     ]
-    saved = announcements.saved(conn, task["task_id"], notification_templates.SHOWN)
+    saved = announcements.saved(conn, task["task_id"], SHOWN)
     progress = {
         "last_seen_doing": task["progress"],
         "branch": artifacts.get("branch"),
@@ -236,9 +242,7 @@ def _merge_letter(event: EventRow, merge: MergeRow, task: TaskRow | None) -> Let
         "conflicts": merge["conflicts"] if came_back else None,
     }
     importance = Importance.NORMAL if landed else Importance.HIGH
-    return notification_templates.written(
-        event["kind"], f"{merge['branch']} {how}: {merge['title']}", facts, task, importance
-    )
+    return written(event["kind"], f"{merge['branch']} {how}: {merge['title']}", facts, task, importance)
 
 
 def _merge_recipients(conn: Connection, merge: MergeRow, task: TaskRow | None) -> list[str | None]:
@@ -261,7 +265,7 @@ def _hold_letter(held: MergeHeld, merge: MergeRow) -> Letter:
     }
     more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
     subject = f"{merge['branch']} cannot land on {merge['target']}: your changes to {paths[0]}{more} are not committed"
-    return notification_templates.written(_HELD, subject, facts, None, Importance.HIGH)
+    return written(_HELD, subject, facts, None, Importance.HIGH)
 
 
 def _lock_holders(conn: Connection, held: MergeHeld, now: datetime) -> list[str | None]:
@@ -301,11 +305,11 @@ def _send_batch_summary(conn: Connection, thread_id: str, event: EventRow, now: 
     }
     subject = f"Batch {thread_id}: {facts['final_status']}"
     importance = Importance.HIGH if bad else Importance.NORMAL
-    letter = notification_templates.written("batch.settled", subject, facts, rows[0], importance)
+    letter = written("batch.settled", subject, facts, rows[0], importance)
     submitted = [row["submitted_by"] for row in rows]
     took_part = [*(row["session_id"] for row in rows), *announcements.wrote(conn, thread_id)]
     present = [session_id for session_id in took_part if session_id and session_rows.get(conn, session_id) is not None]
-    notification_templates.send(conn, replace(letter, idempotency_key=key), [*submitted, *present], event, now)
+    send(conn, replace(letter, idempotency_key=key), [*submitted, *present], event, now)
 
 
 def _named(row: BatchTask) -> str:
@@ -313,9 +317,128 @@ def _named(row: BatchTask) -> str:
 
 
 def _paths(row: BatchTask) -> str:
-    return ", ".join(str(conflict.get("path")) for conflict in (row["conflicts"] or [])[: notification_templates.SHOWN])
+    return ", ".join(str(conflict.get("path")) for conflict in (row["conflicts"] or [])[:SHOWN])
 
 
 def job(services: Services) -> Step:
     """The job of this module."""
     return Step("announcements", Announcer(services.db, services.git, services.changes.announce).step, pause_s=0.1)
+
+
+# -- Undeliverable mail: the senders learn what a session that ended has not seen, or has lost
+
+
+def bounce(conn: Connection, event: EventRow, now: datetime) -> None:
+    """Tell the senders, one letter and one event each. The mail stays, in case the session comes back.
+
+    Of a blind copy only its sender learns: no event tells of it, and the letter is in a thread of its own.
+    """
+    session_id = event["session_id"]
+    row = session_rows.get(conn, session_id) if session_id is not None else None
+    if session_id is None or row is None or row["status"] != SessionStatus.DISCONNECTED:
+        return
+    unseen: dict[str, list[UnseenMessage]] = {}
+    for message in announcements.unseen(conn, session_id):
+        unseen.setdefault(required(message["sender_session_id"]), []).append(message)
+    announcements.mark_bounced(conn, session_id, iso(now))
+    for writer, unread in unseen.items():
+        sent = [message["message_id"] for message in unread if message["role"] != RecipientRole.BCC]
+        if sent:
+            shown = sent[:SHOWN]
+            bounced = EventKind.MESSAGE_BOUNCED({"sender": writer, "message_ids": shown, "count": len(sent)})
+            events.record(conn, now, bounced, session_id=session_id)
+        sender = session_rows.get(conn, addresses.heir(conn, writer))
+        if sender is not None and sender["status"] != SessionStatus.DISCONNECTED:
+            send(conn, _bounce_letter(row, unread), [sender["session_id"]], event, now)
+
+
+def _bounce_letter(session: SessionRow, messages: list[UnseenMessage]) -> Letter:
+    """The letter to one sender about all of their messages that a session has not seen."""
+    threads = {None if message["role"] == RecipientRole.BCC else message["thread_id"] for message in messages}
+    more = f" and {len(messages) - SHOWN} more" if len(messages) > SHOWN else ""
+    # Everybody may read the letter; whom a blind copy went to is nobody's business.
+    blind = any(message["role"] == RecipientRole.BCC for message in messages)
+    who = "who got a blind copy" if blind else session["agent_name"]
+    facts = {
+        "recipient": who if blind else ", ".join(dict.fromkeys(message["addressed"] for message in messages)),
+        "reason": f"{who} is gone ({session['end_reason']}) and had not read it",
+        "messages": ", ".join(str(message["seq"]) for message in messages[:SHOWN]) + more,
+    }
+    what = messages[0]["subject"] if len(messages) == 1 else f"{len(messages)} messages to {who}"
+    letter = written(EventKind.MESSAGE_BOUNCED, f"Not delivered: {what}", facts, None, Importance.NORMAL)
+    return replace(letter, thread_id=threads.pop() if len(threads) == 1 else None)
+
+
+# -- Letters from Corral itself: facts as text for readers and as data for programs, and their possible recipients
+
+SHOWN = 50
+"""Items of a list that a letter carries; of more it says how many there are."""
+log = logger("announcements")
+
+
+def written(
+    kind: str, subject: str, facts: Payload, task: TaskRow | BatchTask | None, importance: Importance
+) -> Letter:
+    """A letter with one line per fact, and the same facts as data."""
+    thread = (task["thread_id"] or f"task-{task['task_id']}") if task is not None else None
+    body = "\n".join(_line(name, value) for name, value in facts.items() if value not in (None, [], {}))
+    body = body.encode("utf-8", "backslashreplace").decode()  # names of files need not be UTF-8
+    short = body.encode()[: BODY_LIMIT // 2].decode("utf-8", "ignore")
+    data: Payload = {}
+    for name, value in facts.items():
+        data[name] = value[:SHOWN] if isinstance(value, list) else value
+        if isinstance(value, list) and len(value) > SHOWN:
+            data[f"{name}_count"] = len(value)
+    return Letter(
+        subject=subject[: messages.SUBJECT_LIMIT],
+        body=short,
+        importance=importance.value,
+        thread_id=thread,
+        kind=kind,
+        data=data if len(body) == len(short) else {key: data[key] for key in list(facts)[:2]},
+    )
+
+
+def send(conn: Connection, letter: Letter, to: Iterable[str | None], event: EventRow, now: datetime) -> None:
+    """Send a letter to every recipient that exists; it names the others, and an event records them.
+
+    Args:
+        to: Ids of sessions; None is nobody.
+        event: The event that the letter reports.
+    """
+    recipients = list(dict.fromkeys(heir(conn, name) for name in to if name))
+    reached = [name for name in recipients if _is_reached(conn, name)]
+    lost = [name for name in recipients if name not in reached]
+    if lost:
+        undeliverable(conn, event, letter.kind, lost, "Nobody goes by that.", now)
+        named = [name[:128] for name in lost[:SHOWN]]
+        body = f"{letter.body}\n{_line('not_delivered_to', named)}"
+        letter = replace(letter, body=body, data={**letter.data, "not_delivered_to": named})
+    for start in range(0, len(reached), MOST_RECIPIENTS):
+        # A key stands for one message: the first carries it, and the others are stored with it or not at all.
+        key = letter.idempotency_key if start == 0 else None
+        some = replace(letter, to=tuple(reached[start : start + MOST_RECIPIENTS]), idempotency_key=key)
+        messages.send(conn, None, some, now)
+
+
+def undeliverable(conn: Connection, event: EventRow, kind: str, to: list[str], reason: str, now: datetime) -> None:
+    """Record the recipients that a letter did not reach; the history of the task shows it."""
+    log.warning("not_announced", event_id=event["event_id"], kind=kind, recipients=to[:SHOWN], reason=reason)
+    lost = EventKind.MESSAGE_BOUNCED({"kind": kind, "recipients": to[:SHOWN], "reason": reason})
+    events.record(conn, now, lost, task_id=event["task_id"], merge_id=event["merge_id"])
+
+
+def _is_reached(conn: Connection, name: str) -> bool:
+    """Whether this name is the address of a session: not every id that a client gives itself is one."""
+    return name == name.strip() and name.lower() != EVERYBODY and names.resolve(conn, name) is not None
+
+
+def _line(name: str, value: Any) -> str:
+    label = name.replace("_id", " ID").replace("_sha", " SHA").replace("duration_s", "duration (s)").replace("_", " ")
+    if isinstance(value, dict):
+        value = [f"{key.replace('_', ' ')}: {text}" for key, text in value.items()]
+    if isinstance(value, list):
+        shown = [item if isinstance(item, str) else json.dumps(item) for item in value[:SHOWN]]
+        more = [f"and {len(value) - SHOWN} more"] if len(value) > SHOWN else []
+        return "\n".join([f"{label}:", *(f"- {line}" for line in (*shown, *more))])
+    return f"{label[0].upper()}{label[1:]}: {value}"

@@ -13,8 +13,7 @@ from starlette.responses import Response
 
 from corral.coordination.services import Services
 from corral.core.instants import LONGEST_SPAN_S
-from corral.core.pages import MOST, Page, page
-from corral.core.paging import answer
+from corral.core.pages import MOST, Page, answer, page
 from corral.core.routing import EVERYONE, Routes
 from corral.observe.audit import reading
 from corral.observe.audit.api import AuditLine, AuditVerification

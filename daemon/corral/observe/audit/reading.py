@@ -14,7 +14,7 @@ from corral.core.instants import iso
 from corral.core.payload import Payload
 from corral.observe.audit import store as audit_rows
 from corral.observe.audit.api import AuditProblem, AuditVerification
-from corral.observe.audit.chain import Check
+from corral.observe.audit.trail import Check
 from corral.store.rows.records import AuditRow
 
 PAGE = 2000

@@ -7,13 +7,15 @@ record is stored in the transaction that appends its lines, so each event gives 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import Connection
 
+from corral.config.model import Settings
 from corral.config.paths import Project
 from corral.coordination.services import Services
 from corral.core.crash import crash_point
@@ -23,7 +25,6 @@ from corral.core.needs import Fault, Need
 from corral.core.steps import Step
 from corral.observe.audit import reading, trail
 from corral.observe.audit import store as audit_rows
-from corral.observe.audit.settings import settings_changes
 from corral.observe.audit.tool_calls import note_worker
 from corral.observe.audit.trail import AuditTrail
 from corral.observe.exports.exports import top_of
@@ -190,3 +191,35 @@ def job(services: Services) -> Step:
     services.settings.on_change.append(settings_changes(services))
     services.of(Supervisor).on_tool_calls = partial(note_worker, trail)
     return Step("audit", writer.step, pause_s=PAUSE_S, reads_events=True)
+
+
+# -- Changes of the configuration, for the audit: which settings, from what to what
+
+UNKNOWN = "unknown"
+"""The agent of a change in a file: anybody may have written it."""
+
+
+def settings_changes(services: Services) -> Callable[[Settings], None]:
+    """A listener that notes the differences whenever the settings are read again."""
+    before = services.settings().model_dump(mode="json")
+
+    def note(new: Settings) -> None:
+        nonlocal before
+        after = new.model_dump(mode="json")
+        changed = dict(_changes(before, after))
+        before = after
+        if changed:
+            services.of(AuditTrail).note(
+                services.now(), "config.change", session_id=None, agent_id=UNKNOWN, parameters=changed
+            )
+
+    return note
+
+
+def _changes(before: Any, after: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """The dotted names of the settings that differ, each with what it was and what it is."""
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        for key in [*before, *(key for key in after if key not in before)]:
+            yield from _changes(before.get(key), after.get(key), f"{name}.{key}" if name else str(key))
+    elif before != after:
+        yield name, {"from": before, "to": after}

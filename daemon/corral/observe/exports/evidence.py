@@ -21,7 +21,7 @@ from corral.core.events import MERGE_ENDS, EventKind
 from corral.core.logs import logger
 from corral.core.redaction import redact
 from corral.core.run_heading import run_heading
-from corral.core.states import TaskStatus
+from corral.core.states import PHASES, TaskStatus
 from corral.git import history, refs
 from corral.git.process.command import Git
 from corral.landing import runs
@@ -30,7 +30,7 @@ from corral.observe.exports import store as exports
 from corral.observe.exports.state_files import replace
 from corral.store import events
 from corral.store.protocol import Store
-from corral.work.evidence import bundle, lines, process
+from corral.work.evidence import bundle, lines
 from corral.work.evidence.bundle import Record
 from corral.work.merges.store import of_tasks as merge_tasks
 from corral.work.merges.store import receipts
@@ -140,7 +140,7 @@ class Evidence:
         place = folder / bundle.folder_name(record.exported)
         head = self._commit(record)
         content = self._produced(record, head)
-        asked = process.of_task(record.task, self._rules())
+        asked = bundle.of_task(record.task, self._rules())
         missing = asked.missing(content.keys())
         verification = self._verification_log(record)
         if verification is not None:
@@ -149,7 +149,7 @@ class Evidence:
         others = sorted(content)
         content[bundle.LIFECYCLE] = bundle.lifecycle(record, asked.phases, missing)
         content[bundle.SUMMARY] = bundle.summary(record, changes, others, asked.phases, missing)
-        former = {bundle.LOG, *(f"{phase}.md" for phase in bundle.PHASES)} - content.keys()
+        former = {bundle.LOG, *(f"{phase}.md" for phase in PHASES)} - content.keys()
         make_own_folder(place, top)
         for name in former:
             (place / name).unlink(missing_ok=True)
@@ -193,7 +193,7 @@ class Evidence:
 
     def _phases(self, base: str, head: str) -> dict[str, bytes]:
         files: dict[str, bytes] = {}
-        for name, change in process.files(self._git, base, head).items():
+        for name, change in bundle.files(self._git, base, head).items():
             if int(self._git.must("cat-file", "-s", change.new_blob)) > MOST_OF_A_BLOB:
                 continue
             content = _without_secrets(refs.show_file(self._git, head, change.path) or b"")

@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 
 from corral.core.events import EventKind
 from corral.core.instants import iso, parse
+from corral.core.payload import shaped
 from corral.core.states import ReceiptStatus, TaskStatus
 from corral.observe.metrics import store as metrics
 from corral.observe.metrics.api import (
@@ -117,16 +118,7 @@ def _grouped(rows: Iterable[FinishedTask], of: Callable[[FinishedTask], str]) ->
 
 
 def _events(counted: Mapping[str, int]) -> EventCounts:
-    of = {name: counted.get(str(kind), 0) for name, kind in totals.EVENTS.items()}
-    return {
-        "landings": of["landings"],
-        "evictions": of["evictions"],
-        "conflicts": of["conflicts"],
-        "flakes": of["flakes"],
-        "retries": of["retries"],
-        "edits_denied": of["edits_denied"],
-        "lock_waits": of["lock_waits"],
-    }
+    return shaped(EventCounts, {name: counted.get(str(kind), 0) for name, kind in totals.EVENTS.items()})
 
 
 def _figures(rows: Sequence[FinishedTask]) -> Figures:

@@ -27,19 +27,21 @@ from corral.core.logs import logger
 from corral.core.needs import Fault, Need
 from corral.core.steps import Step
 from corral.git import refs
-from corral.git.checkouts import forgetting, private
+from corral.git.checkouts import private, salvage
+from corral.git.land import kept
 from corral.git.process.command import Git
 from corral.git.refs import Ref
 from corral.observe.audit import trail
 from corral.observe.retention import ages as retention_policy
-from corral.observe.retention import landed_tips
 from corral.observe.retention import store as retention_rows
 from corral.observe.retention.ages import LogFile
-from corral.observe.retention.landed_tips import LandedTips
 from corral.store.engine import inspection
 from corral.store.engine.database import Database, shrink
-from corral.work.loops import checkpoints
+from corral.store.protocol import Store
+from corral.store.rows.merges import MergeRow
+from corral.work.loops import history
 from corral.work.loops import store as loop_rows
+from corral.work.merges.store import landed
 
 FIRST_AFTER = timedelta(seconds=60)
 """The first round after the start: requests that wait for the daemon come first."""
@@ -274,15 +276,15 @@ class Retention:
         moment = retention_policy.cutoff(ages, "salvage", now)
         if moment is None:
             return
-        refs_by_age = forgetting.old_salvage(self.git, moment)
+        refs_by_age = salvage.old_salvage(self.git, moment)
         self._unique = {ref.name: sha for ref in refs_by_age if (sha := self._unique.get(ref.name)) == ref.sha}
         unknown = [ref for ref in refs_by_age if ref.name not in self._unique]
-        trees = forgetting.trees_since(self.git, unknown[0].created_at - timedelta(days=7)) if unknown else frozenset()
+        trees = salvage.trees_since(self.git, unknown[0].created_at - timedelta(days=7)) if unknown else frozenset()
         forgotten = 0
         for ref in unknown[:REFS_A_ROUND]:
             if self.is_stopping():
                 return
-            if not forgetting.is_held_elsewhere(self.git, ref, trees):
+            if not salvage.is_held_elsewhere(self.git, ref, trees):
                 self._unique[ref.name] = ref.sha
             elif refs.delete(self.git, ref.name, ref.sha):
                 crash_point("retention.salvage")
@@ -331,8 +333,8 @@ class Retention:
         if (moment := retention_policy.cutoff(ages, "salvage", now)) is None:
             return []
         before, of_loop = iso(moment), dict[str, list[Ref]]()
-        for ref in refs.listing(self.git, checkpoints.PREFIX):
-            of_loop.setdefault(ref.name.removeprefix(checkpoints.PREFIX).partition("/")[0], []).append(ref)
+        for ref in refs.listing(self.git, history.PREFIX):
+            of_loop.setdefault(ref.name.removeprefix(history.PREFIX).partition("/")[0], []).append(ref)
 
         def recorded(conn: Connection) -> dict[str, set[str]]:
             return {
@@ -349,16 +351,16 @@ class Retention:
     def landed(self, ages: Ages, now: datetime) -> LandedTips:
         """The old refs of what landed."""
         moment = retention_policy.cutoff(ages, "landed", now)
-        return landed_tips.find(self.git, self.db, moment) if moment is not None else LandedTips()
+        return find(self.git, self.db, moment) if moment is not None else LandedTips()
 
     def saved(self, ages: Ages, now: datetime) -> tuple[list[Ref], list[Ref]]:
         """Old saved states: those that something else holds, and those that nothing else does."""
         moment = retention_policy.cutoff(ages, "salvage", now)
-        old = forgetting.old_salvage(self.git, moment) if moment is not None else []
+        old = salvage.old_salvage(self.git, moment) if moment is not None else []
         if not old:
             return [], []
-        trees = forgetting.trees_since(self.git, old[0].created_at - timedelta(days=7))
-        held = [ref for ref in old if forgetting.is_held_elsewhere(self.git, ref, trees)]
+        trees = salvage.trees_since(self.git, old[0].created_at - timedelta(days=7))
+        held = [ref for ref in old if salvage.is_held_elsewhere(self.git, ref, trees)]
         return held, [ref for ref in old if ref not in held]
 
     def _watch_budget(self, ages: Ages, now: datetime) -> None:
@@ -432,3 +434,61 @@ def job(services: Services) -> Step:
     )
     services.bring(retention)
     return Step("retention", retention.step)
+
+
+# -- Which refs of landed commits may go: old ones whose landing this database has recorded
+
+
+@dataclass(frozen=True)
+class LandedTips:
+    """The old refs below ``refs/corral/landed/``.
+
+    Attributes:
+        old: May go.
+        undecided: Lost by a target, and nobody has decided: stays.
+        unknown: No landing is recorded with it; of another database, or a person's: stays.
+    """
+
+    old: list[Ref] = field(default_factory=list)
+    undecided: list[Ref] = field(default_factory=list)
+    unknown: list[Ref] = field(default_factory=list)
+
+
+def find(repo: Git, db: Store, before: datetime) -> LandedTips:
+    """Sort the old refs of landed commits by what may happen to them.
+
+    Args:
+        before: A commit that landed, or was lost, after this instant stays.
+
+    Raises:
+        GitFailed: The repository could not be read.
+    """
+    tips, ours = LandedTips(), dict[str, list[MergeRow]]()
+    for target in db.read(landed.targets):
+        with db.reading() as conn:
+            ours[kept.folder(target)] = landed.on(conn, target)
+    for ref in refs.listing(repo, kept.PREFIX):
+        state, _, rest = ref.name.removeprefix(kept.PREFIX).partition("/")
+        rows = ours.get(rest.partition("/")[0], [])
+        aside = kept.parse(ref)
+        if state == kept.TIPS:
+            is_old = all(str(row["finished_at"]) < iso(before) for row in rows)
+        else:
+            is_old = aside is None or aside.at < before
+        if not is_old:
+            continue
+        if state == kept.LOST and aside is not None and rows:
+            tips.undecided.append(ref)
+        elif _is_recorded(repo, ref.sha, rows) and (
+            aside or (state == kept.TIPS and kept.is_on_a_branch(repo, ref.sha))
+        ):
+            tips.old.append(ref)
+        else:
+            tips.unknown.append(ref)
+    return tips
+
+
+def _is_recorded(repo: Git, sha: str, rows: list[MergeRow]) -> bool:
+    """Whether a commit is one with which something landed, or has one of those in its history."""
+    commits = {str(row["landed_sha"]) for row in rows}
+    return sha in commits or not commits.isdisjoint(repo.must("rev-list", sha).split() if commits else ())

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection
@@ -12,18 +14,24 @@ from corral.coordination.locks.store import locks as lock_rows
 from corral.coordination.services import Services
 from corral.coordination.sessions.store import sessions
 from corral.core.errors import DatabaseDamaged
-from corral.core.instants import iso
+from corral.core.instants import after, iso, parse
 from corral.core.needs import count
 from corral.core.pages import SHOWN_BYTES, page
 from corral.core.payload import Payload
-from corral.observe.alerts.timing import quiet_until
-from corral.observe.view import landing_order, running
+from corral.observe.alerts.news import quiet_until
+from corral.observe.view import landing_order
 from corral.observe.view.api import View
 from corral.observe.view.needs_you import needs_you
+from corral.runners.process import available_mb
 from corral.store import events
+from corral.store.rows import required
+from corral.store.rows.tasks import DayUse, SwarmMember
 from corral.work.merges.store import merges, of_tasks
+from corral.work.swarm import performance, swarm
 from corral.work.tasks import delays
-from corral.work.tasks.store import lists, outcomes, tasks, work_pause
+from corral.work.tasks import wire as task_shapes
+from corral.work.tasks.store import attempts, lists, outcomes, tasks, work_pause
+from corral.work.workers.in_flight import AttemptView
 from corral.work.workers.supervisor import Supervisor
 
 MOST_SHOWN = 50
@@ -48,9 +56,9 @@ def _of_rows(services: Services, conn: Connection) -> dict[str, Any]:
     return {
         "needs_you": needs_you(services, conn),
         "seq": events.newest(conn),
-        **running.at_work(services, conn, now, MOST_SHOWN),
+        **at_work(services, conn, now, MOST_SHOWN),
         **landing_order.queue(services, conn, MOST_SHOWN),
-        "resources": running.resources(services, running.use_of_day(conn, now)),
+        "resources": resources(services, use_of_day(conn, now)),
         "open": outcomes.counts(conn),
         "tasks": tasks.counts(conn),
         "merges": merges.counts(conn),
@@ -72,7 +80,7 @@ def _without_rows(services: Services) -> dict[str, Any]:
         **dict.fromkeys(counts, 0),
         **{name: {} for name in ("tasks", "merges", "open")},
         "paused": None,
-        "resources": running.resources(services, None),
+        "resources": resources(services, None),
     }
 
 
@@ -124,3 +132,62 @@ def _recent(conn: Connection) -> list[Payload]:
         }
         for row in rows
     ]
+
+
+# -- The running attempts and what they use, for the view
+
+DAY_S = 86_400.0
+MIB = 1 << 20
+
+
+def at_work(services: Services, conn: Connection, now: datetime, most: int) -> Payload:
+    """The open attempts, the oldest task first: ``at_work``, and how many more there are."""
+    members = swarm.members(conn)
+    seen = {worker.task_id: worker for worker in services.of(Supervisor).at_work()}
+    rows = [_attempt(row, seen.get(row["task_id"]), now) for row in members[:most]]
+    return {"at_work": rows, "at_work_left_out": len(members) - len(rows)}
+
+
+def _attempt(row: SwarmMember, seen: AttemptView | None, now: datetime) -> Payload:
+    usage = task_shapes.usage([row])
+    return {
+        "task_id": row["task_id"],
+        "number": row["seq"],
+        "title": row["title"],
+        "agent": required(row["agent_name"]),
+        "session_id": row["session_id"],
+        "kind": performance.kind_of(row["agent"], row["runner"]),
+        "model": row["model"],
+        "state": "terminating" if row["cancel_reason"] is not None else seen.state if seen else "running",
+        "step": row["progress"],
+        "tokens": usage["input_tokens"] + usage["output_tokens"],
+        "cost_usd": usage["cost_usd"],
+        "memory_mb": seen.memory_mb if seen else None,
+        "attempt": row["number"],
+        "claimed_at": row["claimed_at"],
+        "age_s": max(0.0, (now - parse(row["claimed_at"])).total_seconds()),
+    }
+
+
+def use_of_day(conn: Connection, now: datetime) -> DayUse:
+    """The tokens and the cost of the last 24 hours."""
+    return attempts.use_since(conn, after(now, -DAY_S))
+
+
+def resources(services: Services, day: DayUse | None) -> Payload:
+    """The use of memory, disk, tokens and cost, each beside its limit; measures the machine."""
+    supervisor, settings = services.of(Supervisor), services.settings()
+    limits = settings.limits
+    tokens, cost = (day["tokens"], day["cost_usd"]) if day is not None else (None, None)
+    try:
+        free_disk = shutil.disk_usage(services.project.root).free / MIB
+    except OSError:  # the repository was moved away
+        free_disk = None
+    return {
+        "agents": {"used": supervisor.places_taken, "allowed": settings.supervisor.max_agents},
+        "memory_mb": {"used": round(supervisor.use.memory_mb), "allowed": limits.memory_mb},
+        "free_memory_mb": round(available_mb()),
+        "free_disk_mb": None if free_disk is None else round(free_disk),
+        "tokens_per_day": {"used": tokens or 0, "allowed": limits.tokens_per_day},
+        "cost_usd_per_day": {"used": round(cost or 0.0, 4), "allowed": limits.cost_usd_per_day},
+    }

@@ -9,9 +9,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
-from corral.core.redaction import redact, remember_secret
+from corral.core.redaction import redact, redact_values, remember_secret
 from corral.runners.messages.api import Answer, Api, Event, RequestFailed
-from corral.runners.messages.stored_messages import Messages
 from corral.runners.messages.tools import Toolbox
 from corral.runners.messages.usage import PRICES_OF, Spent, price_of
 
@@ -170,7 +169,7 @@ def main(stdin: TextIO = sys.stdin, stdout: TextIO = sys.stdout) -> None:
     remember_secret(order["api_key"])
 
     def emit(event: Event) -> None:
-        stdout.write(json.dumps(_redact_values(event)) + "\n")
+        stdout.write(json.dumps(redact_values(event)) + "\n")
         stdout.flush()
 
     api = Api(
@@ -189,15 +188,6 @@ def _text(words: str) -> dict[str, Any]:
     return {"type": "text", "text": words}
 
 
-def _redact_values(value: Any) -> Any:
-    """A value without secrets: the API, a tool and the model may repeat one."""
-    if isinstance(value, str):
-        return redact(value)
-    if isinstance(value, dict):
-        return {name: _redact_values(item) for name, item in value.items()}
-    return [_redact_values(item) for item in value] if isinstance(value, list) else value
-
-
 def _shorten(value: Any) -> Any:
     """A value without secrets and with its texts cut; in this order, since half a secret would not be recognised."""
     if isinstance(value, str):
@@ -206,3 +196,70 @@ def _shorten(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _shorten(item) for name, item in value.items()}
     return [_shorten(item) for item in value] if isinstance(value, list) else value
+
+
+# -- The messages of a conversation, stored in a file of JSON lines so that a later attempt can resume it.
+#
+# A line is written for each message as it is added. A killed attempt leaves a conversation that may end with half a
+# line or with unanswered tool calls: the next attempt omits those.
+
+Message = dict[str, Any]
+
+
+class Messages:
+    """The messages of one conversation, the oldest first.
+
+    Args:
+        before: The messages of the conversation that it resumes.
+        file: The file that stores them; None: none does.
+    """
+
+    def __init__(self, before: list[Message], file: TextIO | None = None) -> None:
+        self.all: list[Message] = []
+        self._file = file
+        for message in before:
+            self.append(message)
+
+    @classmethod
+    def opened(cls, keep_in: str | None, go_on_in: str | None) -> Messages:
+        """The messages of a new conversation, or a copy of those of another one to resume.
+
+        Raises:
+            OSError: A file cannot be read or written.
+            ValueError: The other one is none.
+        """
+        before = read(Path(go_on_in)) if go_on_in else []
+        if keep_in is None:
+            return cls(before)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(keep_in, flags, 0o600)
+        return cls(before, os.fdopen(descriptor, "w", encoding="utf-8"))
+
+    def append(self, message: Message) -> None:
+        """Add a message, and store it."""
+        self.all.append(message)
+        if self._file is not None:
+            self._file.write(json.dumps(message) + "\n")
+            self._file.flush()
+
+
+def read(file: Path) -> list[Message]:
+    """The messages of a conversation that a user message may follow.
+
+    Raises:
+        OSError: It cannot be read.
+        ValueError: It is no conversation.
+    """
+    *whole, _partial = file.read_text(encoding="utf-8").split("\n")
+    messages: list[Message] = [json.loads(line) for line in whole]
+    if not all(isinstance(message, dict) and {"role", "content"} <= message.keys() for message in messages):
+        raise ValueError(f"{file.name} is no conversation")
+    if messages and messages[-1]["role"] == "assistant" and _calls_tools(messages[-1]):
+        messages.pop()
+    if not messages:
+        raise ValueError(f"{file.name} is empty")
+    return messages
+
+
+def _calls_tools(message: Message) -> bool:
+    return any(block.get("type") == "tool_use" for block in message["content"])

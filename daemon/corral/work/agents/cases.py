@@ -20,17 +20,17 @@ from corral.core.redaction import redact
 from corral.core.runners import traits
 from corral.core.states import TERMINAL_TASKS, RunnerName, TaskStatus
 from corral.git import diffs, refs
-from corral.git.fixtures import add_files
+from corral.git.commits import add_files
 from corral.store import events
 from corral.store.rows import required
 from corral.store.rows.agents import ImprovementRow
 from corral.store.rows.tasks import TaskRow
 from corral.work.agents import definitions, improving, judging
 from corral.work.agents.choosing import definition_of
+from corral.work.agents.definitions import Origin, proposed
 from corral.work.agents.judging import Judged, key_of
 from corral.work.agents.store import improvements as rows
 from corral.work.agents.store import versions
-from corral.work.agents.versions import Origin, proposed
 from corral.work.loops import store as loops
 from corral.work.loops.history import read_record
 from corral.work.tasks import submitting as app_tasks

@@ -12,13 +12,13 @@ from corral.core.crash import crash_point
 from corral.core.errors import Conflict, CorralError, LimitReached, NotFound
 from corral.core.identifiers import new_id
 from corral.core.instants import iso
-from corral.core.payload import Payload
+from corral.core.payload import Payload, picked
 from corral.core.redaction import redact
 from corral.core.states import TERMINAL_TASKS, TaskStatus
 from corral.core.steps import Step
 from corral.store.rows.agents import ImprovementRow
 from corral.work.agents import cases, definitions, improving, record
-from corral.work.agents.api import AgentRecord, Deployed
+from corral.work.agents.api import AgentRecord, Deployed, Improvement
 from corral.work.agents.judging import key_of
 from corral.work.agents.store import improvements as rows
 from corral.work.agents.store import runs, versions
@@ -79,9 +79,8 @@ def shown(services: Services, row: ImprovementRow) -> Payload:
     """An improvement as a face shows it."""
     with services.db.reading() as conn:
         new = versions.by_hash(conn, row["agent"], row["new_hash"] or "")
-    plain = ("improvement_id", "agent", "state", "report", "reason", "deploys", "created_at", "ended_at")
     names = [case["name"] for case in (row["plan"] or {}).get("cases", [])]
-    return {**{field: row[field] for field in plain}, "version": new["version"] if new else None, "cases": names}  # type: ignore[literal-required]
+    return picked({**row, "version": new["version"] if new else None, "cases": names}, Improvement.__annotations__)
 
 
 def resume(services: Services, name: str) -> Payload:

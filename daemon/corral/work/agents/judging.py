@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from corral.core.payload import shaped
 from corral.runners.messages.usage import LATEST
 from corral.work.agents.api import JudgedCases
 from corral.work.tasks.wire import IMPROVEMENT, TaskSubmission
@@ -95,16 +96,7 @@ class Judged:
 
     def figures(self) -> JudgedCases:
         """The comparison as a face shows it."""
-        return {
-            "old": self.old,
-            "new": self.new,
-            "ties": self.ties,
-            "unjudged": self.unjudged,
-            "model": self.model,
-            "tokens": self.tokens,
-            "chance": self.chance,
-            "cost_usd": round(self.cost_usd, 6),
-        }
+        return shaped(JudgedCases, vars(self), chance=self.chance, cost_usd=round(self.cost_usd, 6))
 
 
 def key_of(improvement_id: str, part: str) -> str:

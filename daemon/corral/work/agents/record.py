@@ -20,7 +20,7 @@ from corral.core.redaction import redact
 from corral.core.states import AttemptOutcome, MergeState
 from corral.store.rows.agents import AgentMerge, AgentWork, FeedbackRow
 from corral.store.rows.tasks import TaskRow
-from corral.work.agents import versions
+from corral.work.agents import definitions
 from corral.work.agents.api import AgentRecord, Landings, Median, Rate, WorkFigures
 from corral.work.agents.choosing import of_rollout
 from corral.work.agents.store import runs
@@ -53,14 +53,14 @@ class Work:
 
 
 def begin(
-    conn: Connection, task: TaskRow, agent: str, origin: versions.Origin | None, model: str | None, now: datetime
+    conn: Connection, task: TaskRow, agent: str, origin: definitions.Origin | None, model: str | None, now: datetime
 ) -> None:
     """An agent's attempt begins: record it, and the version of the definition that it works by.
 
     Args:
         origin: None: it has no definition.
     """
-    name, content_hash = agent.casefold(), versions.record(conn, origin, now) if origin else None
+    name, content_hash = agent.casefold(), definitions.record(conn, origin, now) if origin else None
     runs.add(
         conn,
         {

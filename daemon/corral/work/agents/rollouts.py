@@ -16,7 +16,7 @@ from enum import Enum
 
 from sqlalchemy import Connection
 
-from corral.config.sections.agents import Rollout as Rules
+from corral.config.sections.work import Rollout as Rules
 from corral.core.events import EventKind
 from corral.core.instants import iso
 from corral.core.states import AttemptOutcome, MergeState

@@ -12,8 +12,7 @@ from starlette.responses import Response
 
 from corral.coordination.services import Services
 from corral.core.errors import InvalidInput
-from corral.core.pages import MOST, Page, page
-from corral.core.paging import answer
+from corral.core.pages import MOST, Page, answer, page
 from corral.core.payload import Payload
 from corral.core.routing import EVERYONE, Routes
 from corral.work.dead_letters import dead_letters

@@ -12,9 +12,9 @@ from corral.core.states import TERMINAL_TASKS, TaskStatus
 from corral.git import refs
 from corral.store.rows.loops import IterationRow
 from corral.store.rows.tasks import TaskRow
-from corral.work.loops import checkpoints
 from corral.work.loops import store as loop_rows
 from corral.work.loops.history import Past, bounds, read_record
+from corral.work.loops.history import read as read_past
 from corral.work.loops.spec import LoopSpec
 from corral.work.merges import settling as app_merges
 from corral.work.merges.diffs import between
@@ -42,7 +42,7 @@ def find(conn: Connection, loop_id: str) -> Past:
         if len(task_ids) != 1:
             raise NotFound(f"There is no loop {loop_id!r}.", remedy="`corral loop list` shows the loops.") from error
         task_id = task_ids[0]
-    past = checkpoints.read(conn, task_id)
+    past = read_past(conn, task_id)
     if past is None:
         remedy = "`corral loop list` shows the loops; `corral task detail` shows a task."
         raise NotFound(f"The task {task_id} is no loop.", cause="It was submitted without `loop`.", remedy=remedy)

@@ -9,10 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from corral.config.trust import Claim
 from corral.core.errors import InvalidInput
 from corral.core.payload import Payload
-from corral.core.phases import read_phases
-from corral.core.states import RunnerName
-from corral.work.evidence.bundle import OF_ROADMAP, name_of_folder
-from corral.work.evidence.process import PROCESS, REQUIRED
+from corral.core.states import RunnerName, read_phases
+from corral.work.evidence.bundle import OF_ROADMAP, PROCESS, REQUIRED, name_of_folder
 from corral.work.roadmap.document import DONE, Problem, Roadmap, RoadmapTask, read_tasks
 from corral.work.tasks.wire import TaskSubmission, read_submissions
 

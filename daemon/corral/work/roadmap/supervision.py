@@ -9,17 +9,22 @@ from __future__ import annotations
 
 import os
 import re
+import stat
+import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 
 from sqlalchemy import Connection
 
-from corral.config.document import DocumentError
+from corral.config.document import MAX_BYTES, DocumentError
 from corral.config.model import Settings
+from corral.config.ownership import is_foreign, is_safe
 from corral.config.paths import Project
 from corral.config.trust import Claim
 from corral.coordination.services import Services
@@ -31,8 +36,8 @@ from corral.store.protocol import Store
 from corral.store.rows.tasks import RoadmapTaskRow
 from corral.work.evidence.bundle import OF_ROADMAP
 from corral.work.merges.store import merges
-from corral.work.roadmap import file, sync
 from corral.work.roadmap import store as rows_of
+from corral.work.roadmap import sync
 from corral.work.roadmap.api import Supervision
 from corral.work.roadmap.checks import KEY, PRIORITY, WORK, read_roadmap, submission_of
 from corral.work.roadmap.document import (
@@ -45,8 +50,8 @@ from corral.work.roadmap.document import (
     RoadmapTask,
     with_statuses,
 )
-from corral.work.roadmap.notes import notes
-from corral.work.tasks import dismissal, tasks
+from corral.work.roadmap.sync import notes
+from corral.work.tasks import tasks
 from corral.work.tasks.submitting import settle
 from corral.work.tasks.wire import TaskSubmission
 
@@ -97,10 +102,10 @@ class RoadmapSupervision:
         self._unapproved = unapproved
         self._nudge = nudge
         self._turn = threading.Lock()
-        self._parsed: tuple[file.Stamp, Roadmap] | None = None
+        self._parsed: tuple[Stamp, Roadmap] | None = None
         self._error: Problem | None = None
         self._unwritten: Problem | None = None
-        self._written: file.Stamp | None = None
+        self._written: Stamp | None = None
         self._refused: list[Problem] = []
 
     @property
@@ -218,8 +223,8 @@ class RoadmapSupervision:
     def _read(self) -> Roadmap:
         """The roadmap as the file has it now; ``_error`` says why there is none."""
         try:
-            if self._parsed is None or file.stamp_of(self.path) != self._parsed[0]:
-                snapshot = file.read(self.path)
+            if self._parsed is None or stamp_of(self.path) != self._parsed[0]:
+                snapshot = read(self.path)
                 self._parsed = (snapshot.stamp, self._roadmap_of(snapshot.data))
         except (OSError, DocumentError) as error:
             self._parsed, self._error = None, self._failure(error, self._error)
@@ -258,7 +263,7 @@ class RoadmapSupervision:
             return with_statuses(data, {key: to for key, (was, to) in writes.items() if now_there.get(key) == was})
 
         try:
-            written = file.change(self.path, edit)
+            written = change(self.path, edit)
         except (OSError, DocumentError) as error:
             self._unwritten, written = self._failure(error, self._unwritten), None
         if written is None:
@@ -377,7 +382,7 @@ def _former(row: RoadmapTaskRow) -> str:
 def _dismiss(conn: Connection, row: RoadmapTaskRow, now: datetime) -> None:
     """Dismiss a failed task, since another one takes its place."""
     try:
-        dismissal.dismiss(conn, row["task_id"], now)
+        tasks.dismiss(conn, row["task_id"], now)
     except Conflict:  # it was cancelled: nothing failed
         return
 
@@ -394,3 +399,95 @@ def job(services: Services) -> Step:
     )
     services.bring(supervision)
     return Step("roadmap", supervision.step, pause_s=0.2)
+
+
+# -- The roadmap's file: read as a whole, and replaced as a whole, never over a change that somebody else made meanwhile
+
+TRIES = 5
+"""Tries of a change while others keep changing the file; the next round tries again."""
+
+Stamp = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The file as it was read.
+
+    Attributes:
+        stamp: Differs after each change: its inode, modification time and size.
+    """
+
+    data: bytes
+    stamp: Stamp
+    mode: int
+
+
+def read(path: Path) -> Snapshot:
+    """Read the file.
+
+    Raises:
+        OSError: It cannot be read, or belongs to another user.
+        DocumentError: It is no regular file, or too large, or is being written all the time.
+    """
+    if is_foreign(os.fspath(path)) and not is_safe(*path.parents):  # it names commands that are executed
+        raise OSError("belongs to another user")
+    for _try in range(TRIES):
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            before = os.fstat(handle)
+            if not stat.S_ISREG(before.st_mode):
+                raise DocumentError("is not a regular file")
+            with os.fdopen(os.dup(handle), "rb") as file:
+                data = file.read(MAX_BYTES + 1)
+            if _stamp(os.fstat(handle)) == _stamp(before):
+                return Snapshot(data, _stamp(before), stat.S_IMODE(before.st_mode))
+        finally:
+            os.close(handle)
+    raise DocumentError("is being written all the time")
+
+
+def change(path: Path, edit: Callable[[bytes], bytes]) -> Snapshot | None:
+    """Replace the file by what ``edit`` makes of it; where somebody wrote it meanwhile, of that.
+
+    It is replaced in one step: a reader finds the former content or the new one, also after a crash.
+
+    Returns:
+        The file as it is then; None if others kept changing it, and nothing was written.
+
+    Raises:
+        OSError: It cannot be read or replaced.
+        DocumentError: Of ``edit``, or as :func:`read`.
+    """
+    target = Path(os.path.realpath(path))
+    for _try in range(TRIES):
+        snapshot = read(target)
+        data = edit(snapshot.data)
+        if data == snapshot.data:
+            return snapshot
+        handle, name = tempfile.mkstemp(prefix=".roadmap-", suffix=".tmp", dir=target.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                os.fchmod(file.fileno(), snapshot.mode)
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+                stamp = _stamp(os.fstat(file.fileno()))
+            if stamp_of(target) == snapshot.stamp:
+                Path(name).replace(target)
+                return Snapshot(data, stamp, snapshot.mode)
+        finally:
+            with suppress(FileNotFoundError):
+                Path(name).unlink()
+    return None
+
+
+def stamp_of(path: Path) -> Stamp | None:
+    """The stamp of the file now; None where it cannot be asked for."""
+    try:
+        return _stamp(path.stat())
+    except OSError:
+        return None
+
+
+def _stamp(status: os.stat_result) -> Stamp:
+    return (status.st_ino, status.st_mtime_ns, status.st_size)

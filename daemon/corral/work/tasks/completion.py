@@ -18,7 +18,7 @@ from corral.core.payload import Payload
 from corral.git.checkouts.status import changes
 from corral.git.process.command import open_checkout
 from corral.store.rows.tasks import WorktreePlace
-from corral.work.merges import requests
+from corral.work.merges import settling
 from corral.work.tasks import leases
 from corral.work.tasks.store import dependencies, tasks
 from corral.work.worktrees import store as worktrees
@@ -78,7 +78,7 @@ def _submit_branch(services: Services, place: Payload) -> Payload:
     checkout = open_checkout(Path(place["path"]))
     if checkout.branch() != f"refs/heads/{place['branch']}":
         return {}
-    merge = requests.submit(
+    merge = settling.enqueue(
         services.db,
         services.git,
         branch=place["branch"],

@@ -31,9 +31,8 @@ from corral.store.rows import Columns, required
 from corral.store.rows.sessions import SessionRow
 from corral.store.rows.tasks import ReadyTask, TaskRow
 from corral.work.tasks import attempts, scheduling
-from corral.work.tasks.attempts import Ending
+from corral.work.tasks.attempts import Ending, judge
 from corral.work.tasks.dependencies import reconsider
-from corral.work.tasks.retry import judge
 from corral.work.tasks.store import attempts as attempt_rows
 from corral.work.tasks.store import tasks, work_pause
 from corral.work.tasks.tasks import find

@@ -16,8 +16,7 @@ from corral.config import trust
 from corral.coordination.services import Services
 from corral.coordination.sessions.actor import Actor
 from corral.core.errors import Conflict, InvalidInput, NotFound
-from corral.core.pages import MOST, Page, page
-from corral.core.paging import answer
+from corral.core.pages import MOST, Page, answer, page
 from corral.core.payload import Payload
 from corral.core.routing import EVERYONE, Routes
 from corral.core.states import TaskStatus

@@ -1,6 +1,6 @@
 """Tasks that were begun on the finished work of others before that landed: what they are told of it.
 
-Where they begin is :mod:`corral.work.workers.foundation`; how they land behind it, :mod:`corral.landing.stacks`.
+Where they begin is :mod:`corral.work.workers.execution`; how they land behind it, :mod:`corral.landing.stacks`.
 """
 
 from __future__ import annotations

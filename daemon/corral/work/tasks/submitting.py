@@ -29,9 +29,9 @@ from corral.work.merges.store import landed
 from corral.work.tasks import agents, delays, followers, leases, tasks
 from corral.work.tasks import wire as task_shapes
 from corral.work.tasks.store import family, work_pause
-from corral.work.templates import expansion
+from corral.work.templates import task_template
 from corral.work.workers.supervisor import Supervisor
-from corral.work.workflows import submissions as steps
+from corral.work.workflows import standing
 
 MOST_OF_REASON = 2000
 """Characters of the reason of a cancellation; everyone who reads the task reads it."""
@@ -111,7 +111,7 @@ async def _expanded(services: Services, items: list[Any]) -> tuple[list[Any], li
     """The submissions with what their templates say, and the errors of those whose template cannot be used."""
     if not any(isinstance(item, dict) and (item.get("template") is not None or "steps" in item) for item in items):
         return items, []
-    return await services.work(lambda: expansion.expand_all(services.project.home / "templates", items))
+    return await services.work(lambda: task_template.expand_all(services.project.home / "templates", items))
 
 
 def _with_leaders(
@@ -149,7 +149,7 @@ async def _settled(
             Corral's own.
         RunnerUnavailable: Says what is missing.
     """
-    batch, submissions = submissions, steps.flat(submissions)
+    batch, submissions = submissions, standing.flat(submissions)
     errors = _key_errors(submissions)
     try:
         if any(_is_slow_to_settle(item) for item in submissions):
@@ -157,8 +157,8 @@ async def _settled(
         else:
             settled = settle(services, submissions, errors)
     except InvalidInput as error:
-        task_shapes.refuse(steps.placed(batch, error.details["errors"]), len(batch))
-    return steps.regrouped(batch, settled)
+        task_shapes.refuse(standing.placed(batch, error.details["errors"]), len(batch))
+    return standing.regrouped(batch, settled)
 
 
 def _is_slow_to_settle(item: task_shapes.TaskSubmission) -> bool:

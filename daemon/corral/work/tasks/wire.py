@@ -19,13 +19,14 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue, SkipJsonSchema
 from pydantic_core import CoreSchema
 
-from corral.config.limits import TaskLimits
+from corral.config.agents import TaskLimits
 from corral.core.errors import InvalidInput
 from corral.core.instants import iso, parse
+from corral.core.payload import picked
 from corral.core.runners import TRAITS, traits
 from corral.core.states import Combine, RunnerName
 from corral.work.loops.spec import LoopSpec
-from corral.work.tasks.api import TITLE_LIMIT, Body, Reason, Short, TaskRead, Text, Title
+from corral.work.tasks.api import TITLE_LIMIT, Attempt, Body, Reason, Short, TaskRead, Text, Title
 
 IMPROVEMENT = "agent_improvement"
 """The type of the tasks of an improvement of an agent; no client may use it. They say nothing of the agent's real work."""
@@ -258,12 +259,12 @@ _USAGE = {"input_tokens": 0, "output_tokens": 0, "cost_usd": 0.0, "turns": 0}
 
 def summary(row: Mapping[str, Any]) -> dict[str, Any]:
     """A task as a list shows it."""
-    return {"number": row["seq"], **{field: row[field] for field in SUMMARY_FIELDS}}
+    return {"number": row["seq"], **picked(row, SUMMARY_FIELDS)}
 
 
 def read(row: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of :class:`TaskRead`."""
-    return {field: row[field] for field in TaskRead.__annotations__}
+    return picked(row, TaskRead.__annotations__)
 
 
 _LEASED = (
@@ -274,21 +275,15 @@ _LEASED = (
 
 def leased(row: Mapping[str, Any]) -> dict[str, Any]:
     """A task as returned to the session that claims it; ``description`` defaults to the title."""
-    task = {field: row[field] for field in _LEASED}
-    return {**task, "description": row["description"] or row["title"], "deadline": row["deadline_at"]}
-
-
-_ATTEMPT = (
-    "number", "outcome", "session_id", "agent", "runner", "model", "host", "branch", "claimed_at", "started_at", "ended_at",
-    "error_code", "error_message", "memory_mb",
-)  # fmt: skip
+    about = {"description": row["description"] or row["title"], "deadline": row["deadline_at"]}
+    return {**picked(row, _LEASED), **about}
 
 
 def attempt(row: Mapping[str, Any]) -> dict[str, Any]:
     """An attempt as a task's detail shows it; ``outcome`` and ``duration_s`` are None while it lasts."""
     began, ended = row["started_at"], row["ended_at"]
     lasted = (parse(ended) - parse(began)).total_seconds() if began and ended else None
-    return {**{field: row[field] for field in _ATTEMPT}, "duration_s": lasted, "usage": usage([row])}
+    return picked({**row, "duration_s": lasted, "usage": usage([row])}, Attempt.__annotations__)
 
 
 def usage(attempts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

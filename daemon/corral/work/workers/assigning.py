@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import partial
+from itertools import dropwhile
 from pathlib import Path
 
 from corral.config.links import make_own_folder
 from corral.config.model import Settings
 from corral.config.paths import bundle_dir
 from corral.config.sections.work import AnthropicRunner, ClaudeRunner
-from corral.core.states import RunnerName
+from corral.core.logs import logger
+from corral.core.runners import traits
+from corral.core.states import RunnerName, TaskStatus, WorktreePurpose, WorktreeState
+from corral.git import history
+from corral.git.checkouts import salvage
 from corral.git.process.command import as_env
-from corral.runners.protocol import Assignment, Limits
+from corral.runners.blame import CONVERSATION_LOST, DAEMON_DIED
+from corral.runners.protocol import Assignment, Limits, PastConversation
 from corral.store.rows import required
-from corral.store.rows.tasks import TaskRow, WorktreeRow
+from corral.store.rows.tasks import AttemptRow, TaskRow, WorktreeRow
 from corral.work.agents import judging
-from corral.work.evidence import process
-from corral.work.loops import continuing, conversations
-from corral.work.loops.conversations import Thread
+from corral.work.evidence import bundle
+from corral.work.loops import continuing
+from corral.work.loops.continuing import Thread
 from corral.work.loops.history import Past
 from corral.work.tasks import combining
 from corral.work.tasks.agents import ResolvedAgent
-from corral.work.workers import resuming
+from corral.work.tasks.store import attempts as attempt_rows
+from corral.work.tasks.store import tasks
 from corral.work.workers.collect import committer
-from corral.work.workers.resuming import Resumption
-from corral.work.workflows import results
-from corral.work.worktrees.allocation import WorktreeContext, environment
+from corral.work.workflows import standing
+from corral.work.worktrees import store as worktree_rows
+from corral.work.worktrees.allocation import WorktreeContext, environment, roll_back
 from corral.work.worktrees.provision import Provisioned
 
 
@@ -59,7 +68,7 @@ def assignment(
     if past is not None:
         thread, _ = continuing.thread_of(context, task, past)
         feedback, of_loop = continuing.last_evaluation(context, task, past, Path(worktree["path"]), thread)
-    earlier, of_steps = results.of_earlier_steps(context, task)
+    earlier, of_steps = standing.of_earlier_steps(context, task)
     return Assignment(
         task_id=task["task_id"],
         attempt=task["fencing_token"],
@@ -68,7 +77,7 @@ def assignment(
         program=resolved.program,
         prompt=feedback
         if thread.resumes and resumed.conversation is None
-        else resuming.request(resumed, _prompt(context, task, resolved, earlier, feedback), Path(worktree["path"])),
+        else request(resumed, _prompt(context, task, resolved, earlier, feedback), Path(worktree["path"])),
         worktree=Path(worktree["path"]),
         log=log,
         keeper=keeper_folder(context, task),
@@ -96,7 +105,7 @@ def assignment(
         agent=resolved.agent.name if resolved.agent else None,
         definition=definition.for_claude() if definition else judging.own_definition(task["idempotency_key"]),
         instructions=resolved.instructions,
-        conversation=conversations.file_of(folder, task["fencing_token"]),
+        conversation=continuing.file_of(folder, task["fencing_token"]),
         resumes=thread.resumes or resumed.conversation,
     )
 
@@ -131,7 +140,116 @@ def _prompt(
     earlier steps and the feedback of its loop."""
     prompt = task["prompt"] or (str(task["description"] or task["title"]) if resolved.agent else None)
     if prompt:
-        prompt = process.of_task(task, context.settings().supervisor).asked_in(prompt)
+        prompt = bundle.of_task(task, context.settings().supervisor).asked_in(prompt)
     with context.db.reading() as conn:
         contributions = combining.synthesis(conn, task)
     return "\n\n".join(text for text in (prompt, contributions, earlier, feedback) if text) if prompt else prompt
+
+
+# -- A task of a model whose worker died with its daemon: it goes on in its own conversation and, where that is there,
+# in its tree.
+#
+# Everything is derived from the rows of its attempts: the newest ones that ended with `DAEMON_DIED`, and the worktree
+# of the last. A failed attempt starts fresh (decision 6), and so does a plain command, which has no memory of what it
+# did.
+
+log = logger("supervisor")
+
+MOST_FILES = 40
+"""Files in the summary of saved work."""
+_GO_ON = (
+    "You were interrupted in the middle of this task: your process and what you had started ended. Go on where you stopped, in "
+    "this conversation. You work in the folder {worktree}."
+)
+_SAME_TREE = "Its files are as they were then, uncommitted changes included."
+_SAVED = (
+    "An earlier worker was interrupted in the middle of this task. What it had done is not in your folder; it is saved as "
+    "{ref}. Look at it (`git show {ref}`), and take over what is right. Compared with where it began:\n\n{summary}"
+)
+
+
+@dataclass(frozen=True)
+class Resumption:
+    """What an attempt takes over from one whose worker died with its daemon.
+
+    Attributes:
+        tree: The worktree in which that one worked.
+        conversation: Its conversation.
+        prompt: What its agent is told of that: instead of its task where it goes on in the conversation, else with it.
+    """
+
+    tree: tuple[WorktreeRow, Provisioned] | None = None
+    conversation: PastConversation | None = None
+    prompt: str = ""
+
+
+def kept_trees(context: WorktreeContext) -> dict[str, str]:
+    """By task, the worktrees of attempts that died with a daemon, and whose task goes on in them."""
+    with context.db.reading() as conn:
+        rows = worktree_rows.listing(conn, states=(WorktreeState.READY,), purposes=(WorktreePurpose.TASK,))
+        kept = {}
+        for row in rows:
+            task = tasks.get(conn, row["task_id"]) if row["task_id"] is not None else None
+            if task is not None and task["status"] in (TaskStatus.PENDING, TaskStatus.INTERRUPTED):
+                attempts = attempt_rows.of_task(conn, task["task_id"])
+                if goes_on(attempts):
+                    kept[task["task_id"]] = row["worktree_id"]
+    return kept
+
+
+def goes_on(attempts: list[AttemptRow]) -> bool:
+    """Whether the last attempt's conversation, and its tree, are to be gone on in."""
+    last = attempts[-1] if attempts else None
+    return last is not None and last["error_code"] == DAEMON_DIED and traits(last["runner"]).keeps_conversation
+
+
+def resumption(
+    context: WorktreeContext, task: TaskRow, holder: tuple[str, str | None], past: Past | None
+) -> Resumption:
+    """What a claimed task takes over; where its last attempt did not die with its daemon, the tree of its loop alone.
+
+    Args:
+        holder: The runner, and the agent, that do it now.
+        past: Its loop, if it is one.
+    """
+    with context.db.reading() as conn:
+        rows = attempt_rows.of_task(conn, task["task_id"])
+    before = [row for row in rows if row["number"] < task["fencing_token"] and row["started_at"] is not None]
+    died = continuing.died(rows, task["fencing_token"])
+    if not died:
+        tree = continuing.kept_worktree(context, task, partial(continuing.is_unchanged, past))
+        return Resumption(tree, prompt=_saved_work(context, task, before) if _is_lost(before) else "")
+    tree = continuing.kept_worktree(context, task)
+    conversation = continuing.of_died(died, holder, context.project.logs_dir / "tasks" / task["task_id"])
+    if conversation is None and tree is not None:
+        roll_back(context, tree[0])
+    elif conversation is not None:
+        return Resumption(tree, conversation, "" if tree else _saved_work(context, task, before))
+    return Resumption(prompt=_saved_work(context, task, before))
+
+
+def request(resumed: Resumption, prompt: str | None, worktree: Path) -> str | None:
+    """The request to the agent: to go on, or its task with what was saved of it."""
+    if resumed.conversation is None:
+        return f"{prompt}\n\n{resumed.prompt}" if resumed.prompt and prompt else prompt
+    return " ".join((_GO_ON.format(worktree=worktree), resumed.prompt or _SAME_TREE))
+
+
+def _is_lost(before: list[AttemptRow]) -> bool:
+    """Whether the last attempt could not go on in the conversation of one that died with its daemon."""
+    codes = [row["error_code"] for row in reversed(before)]
+    earlier = next(dropwhile(lambda code: code == CONVERSATION_LOST, codes), None)
+    return codes[:1] == [CONVERSATION_LOST] and earlier == DAEMON_DIED
+
+
+def _saved_work(context: WorktreeContext, task: TaskRow, before: list[AttemptRow]) -> str:
+    """What is saved of the last attempts, as text for a prompt; empty: nothing was at risk."""
+    with context.db.reading() as conn:
+        rows = [
+            worktree_rows.get(conn, row["worktree_id"]) for row in reversed(before) if row["worktree_id"] is not None
+        ]
+    for row in rows:
+        if row is not None and (saved := salvage.listing(context.repo, row["name"])):
+            summary = history.diff_stat(context.repo, row["base_sha"], saved[-1].sha, limit=MOST_FILES)
+            return _SAVED.format(ref=saved[-1].ref, summary=summary)
+    return ""

@@ -10,8 +10,7 @@ from datetime import datetime, timedelta
 
 from corral.config.sections.work import Tasks as TaskRules
 from corral.runners.blame import TARGET_GONE
-from corral.work.tasks.attempts import Ending
-from corral.work.tasks.retry import backoff_s
+from corral.work.tasks.attempts import Ending, backoff_s
 
 TASKS_TO_PAUSE = 2
 """Different tasks whose starts fail in a row, with no success in between, until claiming is paused."""

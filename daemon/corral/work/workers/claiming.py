@@ -28,8 +28,7 @@ from corral.work.tasks.store import family, tasks, work_pause
 from corral.work.trust.trust import TrustGate
 from corral.work.workers import limits
 from corral.work.workers.claim_pause import ClaimPause
-from corral.work.workers.limits import Full, Hold, Parked, Reserved, Throttle, Use
-from corral.work.workers.meter import FreeMemory, Key, Meter
+from corral.work.workers.limits import FreeMemory, Full, Hold, Key, Meter, Parked, Reserved, Throttle, Use
 
 RUNNERS = frozenset(runner.value for runner in RunnerName)
 

@@ -12,17 +12,16 @@ from corral.git import refs
 from corral.git.checkouts import head_log
 from corral.git.checkouts.salvage import PREFIX
 from corral.git.checkouts.submodules import unpublished_submodules
-from corral.git.commits import commit_leftovers, create, message_with
-from corral.git.identity import effective
+from corral.git.commits import commit_leftovers, create, effective, message_with
 from corral.git.land import candidates
 from corral.git.process.command import Git, Identity
 from corral.store.rows import required
 from corral.store.rows.tasks import TaskRow, WorktreeRow
-from corral.work.evidence import process
+from corral.work.evidence import bundle
 from corral.work.tasks.attempts import CollectedWork, Ending
-from corral.work.workers.heads import detach, left_behind, reattach_head
 from corral.work.worktrees import ownership
 from corral.work.worktrees.allocation import WorktreeContext
+from corral.work.worktrees.removal import detach, left_behind, reattach_head
 
 TRAILER = "Corral-Task"
 
@@ -46,10 +45,10 @@ def collect(
     head = settle(context, task, worktree)
     if isinstance(head, Ending):
         return replace(head, result=result, usage=usage)
-    asked = process.of_task(task, context.settings().supervisor)
-    if asked.is_required and (missing := asked.missing(process.files(context.repo, worktree["base_sha"], head))):
-        message = f"It left no file of {', '.join(missing)} in {asked.folder}, which `{process.REQUIRED}` asks for."
-        return Ending(False, process.INCOMPLETE, message, result=result, usage=usage)
+    asked = bundle.of_task(task, context.settings().supervisor)
+    if asked.is_required and (missing := asked.missing(bundle.files(context.repo, worktree["base_sha"], head))):
+        message = f"It left no file of {', '.join(missing)} in {asked.folder}, which `{bundle.REQUIRED}` asks for."
+        return Ending(False, bundle.INCOMPLETE, message, result=result, usage=usage)
     if head == worktree["base_sha"]:
         return Ending(True, result=result, usage=usage)
     merge_id = new_id()

@@ -17,10 +17,10 @@ from sqlalchemy import Connection
 
 from corral.config.roster import Roster
 from corral.config.trust import not_trusted
-from corral.coordination.mail import agent_mailboxes
+from corral.coordination.mail import addresses
 from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions import session_end
-from corral.core.awake import AwakeClock
+from corral.core.clock import AwakeClock
 from corral.core.crash import crash_point
 from corral.core.errors import CorralError, LeaseLost, PathReplaced
 from corral.core.events import EventKind
@@ -29,8 +29,10 @@ from corral.core.payload import Payload
 from corral.core.redaction import redact
 from corral.core.remedies import with_remedy
 from corral.core.sealing import seal_where_possible
-from corral.core.states import RunnerName, TaskStatus, WorktreePurpose, WorktreeState
+from corral.core.states import OPEN_MERGES, MergeState, RunnerName, TaskStatus, WorktreePurpose, WorktreeState
 from corral.core.volumes import is_full, met_the_end
+from corral.git import refs
+from corral.git.land import candidates
 from corral.runners import keeping
 from corral.runners.blame import BY_ITSELF, CONVERSATION_LOST, DISK_FULL, Blame, blame_of, blame_of_error
 from corral.runners.keeping import is_killed
@@ -38,28 +40,29 @@ from corral.runners.protocol import Finished, HasApiAccess, Runner, Running
 from corral.runners.tags import PROJECT_MARK, TASK_MARK
 from corral.store import events
 from corral.store.rows import required
+from corral.store.rows.merges import MergeRow
 from corral.store.rows.tasks import TaskRow, WorktreeRow
 from corral.work.agents import record
 from corral.work.agents.choosing import choosing
-from corral.work.agents.versions import Origin, origin_of
-from corral.work.loops import checkpoints, closing, continuing
+from corral.work.agents.definitions import Origin, origin_of
+from corral.work.loops import closing, continuing, history
 from corral.work.loops import store as loops
 from corral.work.loops.history import Past
+from corral.work.merges.store import of_tasks
 from corral.work.tasks import attempts, leases
 from corral.work.tasks.agents import ResolvedAgent, checked, resolve_agent
-from corral.work.tasks.attempts import INTERRUPTED, Ending
+from corral.work.tasks.attempts import HAS_TO_WAIT, INTERRUPTED, Ending
+from corral.work.tasks.dependencies import standing
 from corral.work.tasks.store import attempts as attempt_rows
-from corral.work.tasks.store import tasks
+from corral.work.tasks.store import dependencies, tasks
 from corral.work.trust.trust import TrustGate
-from corral.work.workers.assigning import assignment, keeper_folder, model_of
-from corral.work.workers.collect import collect
-from corral.work.workers.foundation import Foundation, lay
-from corral.work.workers.resuming import resumption
+from corral.work.workers.assigning import assignment, keeper_folder, model_of, resumption
+from corral.work.workers.collect import collect, committer
 from corral.work.worktrees import ownership
 from corral.work.worktrees import store as worktree_rows
 from corral.work.worktrees.allocation import Plan, WorktreeContext, allocate, mark_ready, reclaim
 from corral.work.worktrees.provision import Provisioned
-from corral.work.worktrees.targets import landing_target
+from corral.work.worktrees.worktrees import landing_target
 
 
 @dataclass(frozen=True)
@@ -120,12 +123,12 @@ def launch(context: AttemptContext, task: TaskRow) -> Started | Ending:
     try:
         resolved, runner = _resolved_agent(context, task)
         target, tip = landing_target(context.worktrees, task["target"])
-        past = checkpoints.past_of(context.worktrees, task["task_id"])
+        past = history.past_of(context.worktrees, task["task_id"])
         resumed = resumption(context.worktrees, task, holder_of(resolved), past)
         laid = Foundation(tip) if resumed.tree else lay(context.worktrees, task, target, tip)
         if isinstance(laid, Ending):
             return _closed(context, task, None, laid)
-        base_sha = checkpoints.begin_at(context.worktrees, {**task, "target": target}, past, laid.base_sha)
+        base_sha = history.begin_at(context.worktrees, {**task, "target": target}, past, laid.base_sha)
         name = f"task-{task['task_id'][:13]}-{token}"
         plan = Plan(
             name=name,
@@ -188,7 +191,7 @@ def adopt(context: AttemptContext, task: TaskRow, now: datetime) -> Started | No
     running = runner.follow(assigned, kept, awake)
     if task["pid"] is None:  # its daemon died between its start and the record of it
         worktrees.db.write(lambda conn: _record_process(conn, task, task["fencing_token"], running, now))
-    past = checkpoints.past_of(worktrees, task["task_id"])
+    past = history.past_of(worktrees, task["task_id"])
     began = awake - timedelta(seconds=kept.age_s)
     return Started(running, task, worktree, began, is_loop=past is not None)
 
@@ -266,7 +269,7 @@ def _is_iteration(ending: Ending) -> bool:
 def _end_iteration(context: AttemptContext, started: Started, finished: Finished, usage: Payload) -> Ending | None:
     task_id = started.task["task_id"]
     past, row = (
-        checkpoints.past_of(context.worktrees, task_id),
+        history.past_of(context.worktrees, task_id),
         context.worktrees.db.read(lambda conn: tasks.get(conn, task_id)),
     )
     if past is None or row is None or row["fencing_token"] != started.task["fencing_token"]:
@@ -371,7 +374,7 @@ def _record_start(
     if resolved.agent is not None:
         agent = resolved.agent
         record.begin(conn, moved, agent.name, origin, model_of(context.worktrees, resolved, task), now)
-        agent_mailboxes.take(conn, agent.name, session_id, now)
+        addresses.take(conn, agent.name, session_id, now)
         assigned = EventKind.TASK_ASSIGNED({"agent": agent.name, "runner": agent.runner, "model": agent.model})
     else:
         assigned = EventKind.TASK_ASSIGNED(
@@ -435,3 +438,93 @@ def _ending_of_error(context: AttemptContext, error: CorralError | OSError, usag
     text = error.message if error.cause == error.default_cause else f"{error.message} {error.cause}"
     message = text if ending.is_fault else with_remedy(text, error.remedy)
     return replace(ending, error_code=error.name, error_message=message, remedy=error.remedy)
+
+
+# -- Where a task's branch begins: at the tip of its target, or on what its parents have finished but not landed.
+#
+# With ``tasks.unblock_on: completed`` a dependent begins before its parents have landed: on the branch of one, on a
+# merge of several. What it began on stands in the row of its worktree (``stacked_on``), so that it lands behind that.
+
+
+@dataclass(frozen=True)
+class Foundation:
+    """Where a branch begins.
+
+    Attributes:
+        stacked_on: The tasks whose work is in it and has not landed, each with the head of that.
+    """
+
+    base_sha: str
+    stacked_on: dict[str, str] = field(default_factory=dict)
+
+
+def lay(context: WorktreeContext, task: TaskRow, target: str, tip: str) -> Foundation | Ending:
+    """Find or make the commit that a claimed task begins at.
+
+    Args:
+        target: The branch that it lands on, by its short name.
+        tip: Where that is.
+
+    Returns:
+        The commit; or, where the work of its parents does not merge or came back just now, the end of this attempt: it waits.
+
+    Raises:
+        CorralError: Git refused.
+    """
+    rules = context.settings().tasks
+    if rules.unblock_on != "completed":
+        return Foundation(tip)
+    with context.db.reading() as conn:
+        parents, status = _parents(conn, task, rules.unblock_on)
+    if status is TaskStatus.WAITING or status is TaskStatus.FAILED:
+        return Ending(False, HAS_TO_WAIT, "A task that it waits for has changed just now.")
+    here = [merge for merge in parents if merge["target"] == target]
+    unlanded = [merge for merge in here if merge["state"] in OPEN_MERGES]
+    if not unlanded:
+        return Foundation(tip)
+    base, stacked_on = unlanded[0]["head_sha"], dict[str, str]()
+    for merge in unlanded:
+        built = _merged(context, task, base, merge["head_sha"])
+        if isinstance(built, candidates.Conflicted):
+            return _wait(context, task, [*unlanded[: len(stacked_on)], merge], built)
+        base = built.sha if built is not None else base
+        stacked_on[str(merge["task_id"])] = merge["head_sha"]
+    if any(merge["state"] == MergeState.LANDED and not _has(context, base, merge) for merge in here):
+        built = _merged(context, task, base, tip)
+        if isinstance(built, candidates.Conflicted):
+            return _wait(context, task, unlanded, built)
+        base = built.sha if built is not None else base
+    crash_point("task.foundation_laid")
+    return Foundation(base, stacked_on)
+
+
+def _parents(conn: Connection, task: TaskRow, unblock_on: str) -> tuple[list[MergeRow], TaskStatus]:
+    """The merge requests of the tasks that a task waited for, in the order of their submission; and where these put it now."""
+    rows = dependencies.parent_states(conn, [task["task_id"]]).get(task["task_id"], [])
+    decisive = (of_tasks.decisive(conn, row["task_id"]) for row in rows)
+    parents = sorted((merge for merge in decisive if merge is not None), key=lambda merge: merge["seq"])
+    return parents, standing(rows, ignore_failure=task["ignore_dependency_failure"], unblock_on=unblock_on)[0]
+
+
+def _has(context: WorktreeContext, base: str, landed: MergeRow) -> bool:
+    """Whether a commit has the work of a request that landed."""
+    shas = (landed["head_sha"], landed["landed_sha"])
+    return any(sha is not None and refs.is_ancestor(context.repo, sha, base) for sha in shas)
+
+
+def _merged(
+    context: WorktreeContext, task: TaskRow, base: str, head: str
+) -> candidates.Candidate | candidates.Conflicted | None:
+    message = f"Merge the work that {task['title']} begins on"
+    return candidates.build(context.repo, base, head, message, committer(context.repo, task), context.clock())
+
+
+def _wait(context: WorktreeContext, task: TaskRow, clashing: list[MergeRow], conflict: candidates.Conflicted) -> Ending:
+    """Let the task wait until one of these has landed, or is another one."""
+    heads = {str(merge["task_id"]): merge["head_sha"] for merge in clashing}
+    context.db.write(lambda conn: dependencies.clash(conn, task["task_id"], heads))
+    crash_point("task.clash_stored")
+    branches = " and ".join(merge["branch"] for merge in clashing)
+    return Ending(
+        False, HAS_TO_WAIT, f"{branches} conflict in {conflict.in_words}: it begins once one of them has landed."
+    )

@@ -12,7 +12,7 @@ Invariants:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -20,6 +20,7 @@ from pathlib import Path
 from sqlalchemy import Connection
 
 from corral.config.roster import Check
+from corral.config.sections.work import Tasks as TaskRules
 from corral.coordination.sessions import session_end
 from corral.core.crash import crash_point
 from corral.core.events import EventKind
@@ -35,18 +36,16 @@ from corral.store.rows import Columns, required
 from corral.store.rows.tasks import StoredTask, TaskRow
 from corral.work.tasks import attempts, combining, followers, leases
 from corral.work.tasks.agents import checked
-from corral.work.tasks.attempts import Ending
+from corral.work.tasks.attempts import INTERRUPTED, Ending
 from corral.work.tasks.store import family, tasks
 from corral.work.trust.trust import TrustGate
-from corral.work.workers import resuming
+from corral.work.workers import assigning
 from corral.work.workers.assigning import keeper_folder
 from corral.work.workers.claim_pause import Pause
 from corral.work.workers.claiming import Claiming
 from corral.work.workers.execution import AttemptContext, Started, adopt, finish, launch, seal, task_marks
-from corral.work.workers.in_flight import Attempt, AttemptView, bring_mail, record
-from corral.work.workers.limits import MEMORY, Hold, Use
-from corral.work.workers.recovery import interrupt_all, mark_crashed
-from corral.work.workers.stopping import over_limits, reason_to_stop
+from corral.work.workers.in_flight import Attempt, AttemptView, bring_mail, over_limits, reason_to_stop, record
+from corral.work.workers.limits import MEMORY, Hold, Key, Use
 from corral.work.workers.sweeping import Sweeper
 from corral.work.worktrees.allocation import WorktreeContext
 
@@ -211,7 +210,7 @@ class Supervisor:
             self._recovered = True
         unfinished = (TaskStatus.RUNNING, TaskStatus.INTERRUPTED)
         rows = self._db.read(lambda conn: tasks.in_status(conn, *unfinished))
-        self._context.worktrees.kept.update(resuming.kept_trees(self._context.worktrees))
+        self._context.worktrees.kept.update(assigning.kept_trees(self._context.worktrees))
         self._sweeper.recover({*(row["task_id"] for row in rows), *self._context.worktrees.kept})
         keeping.forget_others(
             self._context.worktrees.project.attempts_dir,
@@ -480,3 +479,35 @@ class Supervisor:
     def _report(self, report: Callable[[datetime], None]) -> None:
         self._reports.append(report)
         self._nudge("supervisor")
+
+
+# -- Running tasks whose workers are gone or going: what a daemon's start, and its end, makes of them.
+#
+# Workers that another daemon started, and that live, are followed (`corral.work.workers.execution.adopt`).
+
+
+def mark_crashed(conn: Connection, now: datetime, rules: TaskRules, adopted: Collection[Key]) -> None:
+    """The workers of these tasks died with their daemon.
+
+    Args:
+        adopted: The attempts whose workers did not.
+    """
+    for row in _running_without(conn, adopted):
+        attempts.crash(conn, row, now, rules)
+        session_end.end_attempt(conn, required(row["session_id"]), INTERRUPTED, now, leases.offering(rules))
+
+
+def interrupt_all(conn: Connection, now: datetime, rules: TaskRules, left: Collection[Key]) -> None:
+    """Interrupt every running task, at the end of a stop.
+
+    Args:
+        left: The attempts whose workers go on, for the next daemon.
+    """
+    for row in _running_without(conn, left):
+        attempts.interrupt(conn, row, "The daemon was stopped before it had ended.", now)
+        session_end.end_attempt(conn, required(row["session_id"]), INTERRUPTED, now, leases.offering(rules))
+
+
+def _running_without(conn: Connection, attempts_left: Collection[Key]) -> list[TaskRow]:
+    rows = tasks.in_status(conn, TaskStatus.RUNNING)
+    return [row for row in rows if (row["task_id"], row["fencing_token"]) not in attempts_left]

@@ -8,7 +8,9 @@ Invariants:
 
 from __future__ import annotations
 
+import errno
 import os
+import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
@@ -24,23 +26,22 @@ from corral.config.model import Settings
 from corral.config.paths import Project, bundle_dir
 from corral.config.trust import SETUP, Claim, refuse
 from corral.config.worktree_root import WorktreeRoot
-from corral.coordination.teams.teams import Teams
+from corral.coordination.teams.holder import Teams
 from corral.core.crash import crash_point
 from corral.core.errors import Conflict, CorralError, InvalidInput, NotFound, PathReplaced
 from corral.core.identifiers import check_name, new_id
 from corral.core.instants import iso
 from corral.core.states import WorktreePurpose, WorktreeState
 from corral.git.checkouts import whole, worktrees
-from corral.git.ignoring import ignored
+from corral.git.checkouts.ignored import ignored
 from corral.git.process.command import Git
 from corral.runners.environment import verification_environment
 from corral.runners.tags import PROJECT_MARK, TASK_MARK, WORKTREE_MARK
 from corral.store.protocol import Store
 from corral.store.rows.tasks import WorktreeRow
-from corral.work.worktrees import moving, ownership
+from corral.work.worktrees import ownership
 from corral.work.worktrees import store as worktree_rows
-from corral.work.worktrees.pool import keeping, state, taking
-from corral.work.worktrees.ports import bindable, choose_block
+from corral.work.worktrees.pool import keeping, state
 from corral.work.worktrees.provision import Provisioned, provision, run_setup
 from corral.work.worktrees.recipes import Recipe, load_recipes
 from corral.work.worktrees.removal import take_down
@@ -176,7 +177,7 @@ def _from_pool(context: WorktreeContext, plan: Plan) -> WorktreeRow | None:
     def intend(pooled: WorktreeRow) -> WorktreeRow | None:
         return context.db.write(lambda conn: _intend_again(conn, context, plan, pooled))
 
-    return taking.take(context, plan, intend, partial(give_up, context))
+    return keeping.take(context, plan, intend, partial(give_up, context))
 
 
 def trim_pool(context: WorktreeContext) -> None:
@@ -232,7 +233,7 @@ def reclaim(context: WorktreeContext, worktree_id: str, *, reason: str, keeps: b
         return True
     row = context.db.read(lambda conn: worktree_rows.get(conn, worktree_id)) or row
     try:
-        row = moving.settle(context, row)
+        row = ownership.settle(context, row)
         lost = take_down(context, row, reason)
     except (CorralError, OSError) as error:
         ownership.note(context, row, error)
@@ -260,7 +261,7 @@ def give_up(context: WorktreeContext, row: WorktreeRow, reason: str) -> bool:
         Whether it is gone.
     """
     try:
-        row = moving.settle(context, row)
+        row = ownership.settle(context, row)
         ownership.prove_remains(context, row)
     except PathReplaced as error:
         ownership.note(context, row, error)
@@ -364,3 +365,65 @@ def environment(context: WorktreeContext, worktree: Path, provided: Provisioned)
         PROJECT_MARK: context.project_id,
     }
     return {**provided.env, "PATH": path, **marks}
+
+
+# -- Ports: every worktree owns a block of them, so that two worktrees can serve at once without a clash.
+#
+# Blocks are allocated and recorded, never derived from a hash of the name: two names can share a hash.
+
+LAST_PORT = 65535
+
+_ADDRESSES = (
+    (socket.AF_INET, "0.0.0.0"),
+    (socket.AF_INET, "127.0.0.1"),
+    (socket.AF_INET6, "::"),
+    (socket.AF_INET6, "::1"),
+)
+"""A server may sit on every address or on one; some systems let the two share a port, so each is asked."""
+
+
+def choose_block(taken: set[int], first: int, each: int, is_free: Callable[[int], bool]) -> int:
+    """The first port of the lowest block that nobody owns and nobody uses.
+
+    Args:
+        taken: First ports of the blocks that live worktrees own.
+        first: Where the blocks begin.
+        each: Ports in a block.
+        is_free: Whether a server could be started on a port now.
+
+    Raises:
+        Conflict: No block is left below 65536.
+    """
+    for base in range(first, LAST_PORT - each + 2, each):
+        # Not mere equality: blocks recorded under another `first` or `each` can lie across this one.
+        if any(abs(base - other) < each for other in taken):
+            continue
+        if all(is_free(port) for port in range(base, base + each)):
+            return base
+    raise Conflict(
+        f"No block of {each} free ports is left from {first} upwards.",
+        cause=f"{len(taken)} worktrees own a block each, or other programs use the rest.",
+        remedy="Remove worktrees that are done with, or lower worktrees.port_first or worktrees.ports_each.",
+    )
+
+
+def bindable(port: int) -> bool:
+    """Whether a server could listen on ``port`` of this machine now, on every address family there is."""
+    return all(_binds(family, address, port) for family, address in _ADDRESSES)
+
+
+def _binds(family: socket.AddressFamily, address: str, port: int) -> bool:
+    try:
+        probe = socket.socket(family, socket.SOCK_STREAM)
+    except OSError:
+        return True  # The machine has no such family: nobody can be in the way on it.
+    with probe:
+        # As servers do: connections that are closing do not keep a port from its next server.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        try:
+            probe.bind((address, port))
+        except OSError as error:
+            return family == socket.AF_INET6 and error.errno == errno.EADDRNOTAVAIL
+    return True

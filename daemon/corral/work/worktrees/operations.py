@@ -11,8 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from corral.coordination.services import Services
-from corral.core.pages import MOST, following, page
-from corral.core.paging import answer
+from corral.core.pages import MOST, answer, following, page
 from corral.core.payload import Payload
 from corral.core.routing import EVERYONE, PERSON, Routes
 from corral.work.worktrees.allocation import WorktreeContext

@@ -14,12 +14,18 @@ from corral.core.crash import crash_point
 from corral.core.errors import CorralError, PathReplaced
 from corral.core.instants import iso
 from corral.core.states import LIVE_WORKTREES, WorktreePurpose, WorktreeState
-from corral.git.checkouts import discarding
 from corral.git.checkouts import identity as worktree_identity
+from corral.git.checkouts import worktrees
 from corral.git.checkouts.identity import OwnWorktree
 from corral.git.process.command import Git
 from corral.store.rows.tasks import WorktreeRow
 from corral.work.worktrees import store as worktree_rows
+
+if TYPE_CHECKING:
+    from corral.work.worktrees.allocation import WorktreeContext
+from typing import TYPE_CHECKING
+
+from corral.git.checkouts import listing
 
 if TYPE_CHECKING:
     from corral.work.worktrees.allocation import WorktreeContext
@@ -93,7 +99,7 @@ def discard(context: WorktreeContext, row: WorktreeRow) -> None:
         PathReplaced: Something else stands there.
         OSError: One of its files could not be removed.
     """
-    discarding.discard(context.repo, _recorded(context, row))
+    worktrees.discard(context.repo, _recorded(context, row))
 
 
 def check_ready(context: WorktreeContext, row: WorktreeRow) -> bool:
@@ -143,3 +149,58 @@ def _record(context: WorktreeContext, row: WorktreeRow, folder_id: str | None) -
 def _forget(context: WorktreeContext, row: WorktreeRow) -> None:
     gone = {"state": WorktreeState.REMOVED, "removed_at": iso(context.clock())}
     context.db.write(lambda conn: worktree_rows.transition(conn, row["worktree_id"], (WorktreeState.ALLOCATING,), gone))
+
+
+# -- Rename a worktree's folder: by its row first, so that a kill at any point leaves a folder that a row names.
+#
+# While it is renamed, the last part of a row's path differs from its name, and the folder stands at one of the two.
+
+
+def rename(context: WorktreeContext, row: WorktreeRow, to: Path) -> WorktreeRow:
+    """Rename the folder of a worktree that is on its way into the pool or out of it; returns the row, which names it.
+
+    Args:
+        to: Beside the present folder. Its name, or that of the present one, is the row's.
+
+    Raises:
+        PathReplaced: It is not Corral's.
+        Conflict: Something stands at ``to``.
+        OSError: It could not be renamed.
+    """
+    path = Path(row["path"])
+    if path.name == row["name"]:
+        row = _at(context, row, to)
+    crash_point("worktree.moving")
+    prove(context, {**row, "path": str(path)})
+    listing.move(context.repo, path, to)
+    crash_point("worktree.moved")
+    return _at(context, row, to)
+
+
+def settle(context: WorktreeContext, row: WorktreeRow) -> WorktreeRow:
+    """Finish or undo a rename that was cut short: afterwards the row, the folder and git's entry name each other.
+
+    Safe to repeat. Nothing is done where the folder is at neither place.
+    """
+    path = Path(row["path"])
+    if path.name == row["name"] or row["folder_id"] is None:
+        return row
+    other = path.with_name(row["name"])
+    for place, was_at in ((other, path), (path, other)):
+        if _is_it(place, row["folder_id"]):
+            listing.reanchor(context.repo, place, was_at=was_at, old_common_dir=context.repo.common_dir)
+            return row if place == path else _at(context, row, place)
+    return row
+
+
+def _is_it(place: Path, known: str) -> bool:
+    try:
+        return str(os.lstat(place).st_ino) == known.rpartition(":")[2]
+    except OSError:
+        return False
+
+
+def _at(context: WorktreeContext, row: WorktreeRow, place: Path) -> WorktreeRow:
+    values = {"path": str(place)}
+    moved = context.db.write(lambda conn: worktree_rows.transition(conn, row["worktree_id"], LIVE_WORKTREES, values))
+    return moved or {**row, "path": str(place)}

@@ -24,8 +24,8 @@ from corral.core.sealing import seal_where_possible
 from corral.runners.process import end, open_private, spawn
 from corral.runners.tags import PROJECT_MARK, TASK_MARK, VERIFICATION_MARK, WORKTREE_MARK
 from corral.work.worktrees import folders
+from corral.work.worktrees.folders import find_folders, walk_files, what_is_installed
 from corral.work.worktrees.recipes import Folder, Recipe, matching
-from corral.work.worktrees.survey import find_folders, walk_files, what_is_installed
 
 if TYPE_CHECKING:
     from corral.config.model import Settings

@@ -9,11 +9,12 @@ from datetime import datetime
 from functools import partial
 from itertools import chain, count
 from pathlib import Path
-from typing import NamedTuple
+from shlex import quote
+from typing import TYPE_CHECKING, NamedTuple
 
 from corral.config.paths import find_checkout
 from corral.coordination.sessions.store import sessions
-from corral.core.errors import Conflict, LimitReached, NotFound, NotPermitted, PathReplaced, WorkAtRisk
+from corral.core.errors import Conflict, LimitReached, NotFound, NotPermitted, PathReplaced, TargetGone, WorkAtRisk
 from corral.core.identifiers import check_name
 from corral.core.payload import Payload, picked
 from corral.core.states import WorktreePurpose, WorktreeState
@@ -23,12 +24,16 @@ from corral.git.checkouts.identity import real_place
 from corral.git.checkouts.worktrees import Remake
 from corral.git.process.command import Git
 from corral.store.rows.tasks import WorktreeRow
+from corral.work.merges.store import landed
 from corral.work.worktrees import ownership
 from corral.work.worktrees import store as worktree_rows
 from corral.work.worktrees.allocation import Plan, WorktreeContext, allocate, give_up, mark_ready
 from corral.work.worktrees.api import Pool
 from corral.work.worktrees.pool import state
-from corral.work.worktrees.targets import landing_target
+
+if TYPE_CHECKING:
+    from corral.work.worktrees.allocation import WorktreeContext
+
 
 WIRE_FIELDS = ("worktree_id", "name", "path", "branch", "base_sha", "purpose", "state", "task_id", "session_id",
                "port_base", "note", "salvage_ref", "created_at")  # fmt: skip
@@ -353,3 +358,39 @@ def _first_free(stem: str, is_taken: Callable[[str], bool]) -> str:
 def wire(row: WorktreeRow) -> Payload:
     """A worktree as every surface shows it."""
     return {**picked(row, WIRE_FIELDS), "env": row["provision"].get("env", {})}
+
+
+# -- The branch that work starts from and lands on
+
+
+def landing_target(context: WorktreeContext, named: str | None) -> tuple[str, str]:
+    """The branch that work lands on, and its present tip.
+
+    Args:
+        named: The branch that a task or a person asked for; None is ``landing.target``, else what the main checkout has.
+
+    Returns:
+        Short branch name, SHA.
+
+    Raises:
+        TargetGone: There is no such branch any more: something landed on it, or waits to.
+        NotFound: There is no such branch, or it has no commit yet.
+    """
+    default = refs.default_branch(context.repo) if named is None else None
+    target = named or context.settings().landing.target or (default or "").removeprefix("refs/heads/")
+    tip = refs.read(context.repo, refs.branch_ref(target)) if target else None
+    if tip is None and target and context.db.read(lambda conn: landed.is_known_target(conn, target)):
+        raise TargetGone(
+            f"There is no branch {target!r} any more.",
+            cause="It was renamed or deleted.",
+            remedy=f"Make it again: git branch {quote(target)} COMMIT; or cancel the task and submit it with another "
+            "--target.",
+        )
+    if tip is None:
+        raise NotFound(
+            f"There is no branch {target!r} to work from." if target else "The main checkout is on no branch.",
+            cause="The branch does not exist, or has no commit yet.",
+            remedy=f"Make it: git branch {quote(target or 'main')} COMMIT (or name another one as `landing.target` in "
+            ".corral/config.yaml)",
+        )
+    return target, tip

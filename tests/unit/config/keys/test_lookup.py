@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from corral.config.keys.key_file import KeyFile
-from corral.config.keys.keychain import NoKeychain
-from corral.config.keys.kinds import API_KEY
+from corral.config.keys.keychain import API_KEY, NoKeychain
 from corral.config.keys.lookup import ApiKey, Places, Source
 from corral.core.errors import ApiKeyUnavailable, InvalidInput
 

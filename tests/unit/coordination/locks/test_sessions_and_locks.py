@@ -15,11 +15,11 @@ from corral.coordination.locks import table as lock_table
 from corral.coordination.locks.keys import literal_key, parse_key
 from corral.coordination.locks.store import locks as lock_rows
 from corral.coordination.locks.table import Holder
-from corral.coordination.sessions import liveness
 from corral.coordination.sessions import registry as session_registry
-from corral.coordination.sessions.liveness import Seen
+from corral.coordination.sessions import sweep
 from corral.coordination.sessions.registry import Arrival
 from corral.coordination.sessions.store import sessions as session_rows
+from corral.coordination.sessions.sweep import Seen
 from corral.core.errors import Conflict, InvalidInput, LockHeld
 from corral.core.instants import iso
 from corral.store import events, schema
@@ -210,7 +210,7 @@ def _doomed(conn: Connection, now: datetime, **over: object) -> set[str]:
         "is_running": lambda _pid, _started: True,
         **over,
     }
-    return set(liveness.judge(conn, now, Seen(**given), stall_after_s=900, end_after_s=1800))  # type: ignore[arg-type]
+    return set(sweep.judge(conn, now, Seen(**given), stall_after_s=900, end_after_s=1800))  # type: ignore[arg-type]
 
 
 def _shown(conn: Connection) -> dict[str, str]:

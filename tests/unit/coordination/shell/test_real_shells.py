@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.coordination.shell.calls import calls
+from corral.coordination.shell.danger import calls
 from corral.coordination.shell.lexer import Word, read
 from corral.coordination.shell.reading import is_read_only
 from tests.support.programs import requires

@@ -15,7 +15,6 @@ import pytest
 
 from corral.config.paths import Project
 from corral.core.events import EventKind
-from corral.observe.audit import chain as lines
 from corral.observe.audit import reading, tool_calls, trail
 from corral.observe.audit import store as audit_rows
 from corral.observe.audit import writing as upkeep
@@ -82,7 +81,7 @@ def again(seq: int, **change: Any) -> Callable[[World], None]:
 
     def forge(world: World) -> None:
         row = next(row for row in world.db.read(lambda conn: audit_rows.following(conn, 0, 10)) if row["seq"] == seq)
-        digest = lines.digest({**row, **change})
+        digest = trail.digest({**row, **change})
         values = ", ".join(f"{name} = '{value}'" for name, value in {**change, "hash": digest}.items())
         world.tamper(f"UPDATE audit_lines SET {values} WHERE seq = {seq}")
 
@@ -212,7 +211,7 @@ def test_each_event_gives_one_line_wherever_the_daemon_dies(world: World, monkey
         text = {
             name: json.dumps(line[name], sort_keys=True, separators=(",", ":")) for name in ("parameters", "result")
         }
-        assert lines.digest({**line, "at": line["timestamp"], **text}) == line["hash"]
+        assert trail.digest({**line, "at": line["timestamp"], **text}) == line["hash"]
     with world.export.open("a") as file:
         file.write('{"seq": 9')
     world.note(1)
@@ -251,7 +250,7 @@ def test_of_a_tool_call_neither_secrets_nor_the_content_of_files_are_kept_and_no
     assert len(found) == 3, "a call is noted once, and one without an id always"
     kept = json.loads(found[0]["parameters"])
     assert kept["content"] == "(28 characters)" and kept["file_path"] == "/r/a.py" and kept["api_key"] == "[redacted]"
-    assert all(len(row["parameters"]) <= lines.MOST_TEXT and len(row["result"]) <= lines.MOST_TEXT for row in found)
+    assert all(len(row["parameters"]) <= trail.MOST_TEXT and len(row["result"]) <= trail.MOST_TEXT for row in found)
     assert kept["uri"] == "resource://inbox/Ann?agent_token=[redacted]&limit=1"
     written = world.path.read_bytes().decode("latin-1") + world.export.read_text()
     assert KEY not in written and TOKEN not in written

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from corral.core import logs
 from corral.core.events import Event, EventKind
+from corral.observe.events import log
 from corral.observe.events import log as event_log
 from corral.observe.events.log import EventLog
 from corral.store import events, migrate
 from corral.store.engine.database import Database
+from corral.store.rows.records import EventRow
 
 NOW = datetime(2031, 3, 1, 12, tzinfo=timezone.utc)
 RELEASED = EventKind.LOCK_RELEASED({"paths": ["src/a.py"]})
@@ -85,3 +88,67 @@ def test_a_day_with_too_much_keeps_what_is_grave_and_says_so_once(
         record(db, 1, EventKind.TASK_DEAD({"error_code": "x"}))
         step(NOW)
     assert [line["event"] for line in lines(file)] == ["lock_released", "log_full", "task_dead", "task_dead"]
+
+
+# -- A line of the log for an event: a sentence for people, its level, and never more of the event than a line may
+# hold
+
+
+def event(kind: str, data: dict[str, Any] | None = None, **ids: str) -> EventRow:
+    none = dict.fromkeys(("task_id", "session_id", "merge_id"))
+    row = {"event_id": 7, "at": "2031-03-01T12:00:00.000Z", "kind": kind, **none, **ids, "data": data or {}}
+    return cast(EventRow, row)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (event("task.claimed", {"attempt": 1}, task_id="0123456789"), "Task 01234567 claimed."),
+        (
+            event("task.retried", {"error_code": "exit_status", "error_message": "exit status 1"}, task_id="0123456789"),
+            "Task 01234567 retried: exit_status: exit status 1",
+        ),
+        (event("merge.held", {"reason": "dirty"}, merge_id="abcdefghi", task_id="0123456789"), "Merge abcdefgh held: dirty"),
+        (event("session.started", {"agent_name": "GladFalcon"}, session_id="s"), "Session GladFalcon started."),
+        (event("lock.acquired", {"paths": ["a", "b", "c"]}, session_id="s"), "Lock a and 2 more acquired."),
+        (event("lock.expired", {"path": "a"}), "Lock a expired."),
+        (event("target.paused", {"target": "refs/heads/main", "reason": "no disk"}), "Target refs/heads/main paused: no disk"),
+        (event("task.cancel_requested", {"reason": "late"}, task_id="t"), "Task t cancel requested: late"),
+    ],
+)  # fmt: skip
+def test_the_sentence_says_what_happened_to_what_and_why(given: EventRow, sentence: str) -> None:
+    assert log.sentence(given) == sentence
+
+
+def test_a_session_is_told_by_its_name_where_one_is_known() -> None:
+    ended = event("session.ended", {"reason": "other"}, session_id="0123456789")
+    assert log.sentence(ended, {"0123456789": "GladFalcon"}) == "Session GladFalcon ended: other"
+    assert log.sentence(ended) == "Session 01234567 ended: other"
+
+
+def test_a_line_holds_a_bounded_part_of_an_event() -> None:
+    deep: dict[str, Any] = {}
+    inner = deep
+    for _level in range(50):
+        inner["a"] = {"text": "x" * 100_000, "many": list(range(100_000))}
+        inner = inner["a"]
+    given = event("lock.released", {"paths": [f"{number}/{'p' * 4000}" for number in range(10_000)], "deep": deep})
+    line = log.fields(given)
+    assert len(json.dumps(line)) < 32_000
+    assert line["data"]["paths"][-1] == "… 9980 more"
+    assert line["event_id"] == 7
+
+
+def test_a_secret_at_the_cut_is_taken_out_whole() -> None:
+    secret = "sk-ant-api03-" + "c4n4ry" * 20
+    for before in range(log.MOST.text - len(secret) - 5, log.MOST.text + 5):
+        line = log.fields(event("task.retried", {"error_message": f"{'x ' * (before // 2)}{secret}"}))
+        assert "c4n4" not in json.dumps(line)
+
+
+def test_trouble_is_told_apart_from_routine() -> None:
+    assert log.level_of(event("task.dead")) == logging.ERROR
+    assert log.level_of(event("agent.failing")) == logging.ERROR
+    assert log.level_of(event("edit.denied")) == logging.WARNING
+    assert log.level_of(event("task.claimed")) == logging.INFO
+    assert log.level_of(event("session.changed")) == logging.DEBUG

@@ -13,7 +13,7 @@ from corral.core.instants import iso
 from corral.core.needs import MOST_OF_A_KIND, Need, count
 from corral.core.states import MergeState
 from corral.observe.alerts import store as alerts
-from corral.observe.view import needs_of_alerts, needs_of_landing, needs_of_work, needs_you
+from corral.observe.view import needs_of_alerts, needs_of_landing, needs_you
 from corral.store.rows.records import AlertRow
 from corral.work.merges.store import merges
 from corral.work.workers.limits import Parked, Throttle
@@ -48,7 +48,7 @@ def test_only_limits_that_last_are_a_persons_business(any_database: Connection) 
         Parked(NOW + timedelta(minutes=15), "Come back later."),
     ]
     services: Any = SimpleNamespace(of=lambda _part: SimpleNamespace(throttles=holds), now=lambda: NOW)
-    needs = list(needs_of_work.limits_reached(services, any_database))
+    needs = list(needs_you.limits_reached(services, any_database))
     assert {need.kind for need in needs} == {"limit_reached"}
     tokens, cost, parked = needs
     assert "`limits.tokens_per_day` is used to 90 %" in tokens.what and "raise `limits.tokens_per_day`" in tokens.remedy
@@ -67,7 +67,7 @@ def test_an_alert_about_what_is_listed_already_is_no_further_thing(any_database:
 def test_each_thing_is_counted_once_also_beyond_twenty_of_a_kind(
     any_database: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(needs_you, "SOURCES", (needs_of_work.tasks_that_cannot_start,))
+    monkeypatch.setattr(needs_you, "SOURCES", (needs_you.tasks_that_cannot_start,))
     broken = {"error_code": "broken", "error_message": "It broke: no", "completed_at": iso(NOW)}
     dead, red, stuck = MOST_OF_A_KIND + 5, MOST_OF_A_KIND + 2, MOST_OF_A_KIND + 3
     for number in range(dead):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from corral.runners.messages import files, shell
+from corral.runners.messages import tools
 from corral.runners.messages.tools import NAMES, Toolbox, allowed
 from tests.support.coordinated import eventually
 
@@ -98,13 +98,13 @@ def test_a_file_is_read_by_its_lines(box: Toolbox, root: Path) -> None:
     assert works(box, "read_file", file_path="src/one.py") == "first = 1\nsecond = 2\n"
     assert works(box, "read_file", file_path="src/one.py", offset=2, limit=1).startswith("second = 2\n\n[lines 2 to")
     (root / "long.txt").write_text(("x" * 79 + "\n") * 5000)
-    assert len(works(box, "read_file", file_path="long.txt")) < files.MAX_ANSWER + 200
+    assert len(works(box, "read_file", file_path="long.txt")) < tools.MAX_ANSWER + 200
     assert "count from 1" in fails(box, "read_file", file_path="long.txt", offset=0)
 
 
 def test_what_is_no_text_is_not_read(box: Toolbox, root: Path) -> None:
     (root / "image").write_bytes(b"\xff\xfe\x00")
-    (root / "large").write_bytes(b"x" * (files.MAX_FILE + 1))
+    (root / "large").write_bytes(b"x" * (tools.MAX_FILE + 1))
     os.mkfifo(root / "pipe")
     assert "UTF-8" in fails(box, "read_file", file_path="image")
     assert "larger than" in fails(box, "read_file", file_path="large")
@@ -120,7 +120,7 @@ def test_a_file_is_written_with_its_folders_and_keeps_its_mode(box: Toolbox, roo
     (root / "src/one.py").chmod(0o755)
     works(box, "write_file", file_path="src/one.py", content="")
     assert (root / "src/one.py").stat().st_mode & 0o777 == 0o755
-    assert "larger than" in fails(box, "write_file", file_path="x", content="x" * (files.MAX_FILE + 1))
+    assert "larger than" in fails(box, "write_file", file_path="x", content="x" * (tools.MAX_FILE + 1))
     assert "UTF-8" in fails(box, "write_file", file_path="x", content="\ud800")
     assert not (root / "x").exists()
 
@@ -143,10 +143,10 @@ def test_files_are_listed_without_git_s_own_and_without_links(box: Toolbox) -> N
 
 
 def test_a_long_list_is_cut(box: Toolbox, root: Path) -> None:
-    for number in range(files.MAX_LISTED + 5):
+    for number in range(tools.MAX_LISTED + 5):
         (root / f"f{number}").touch()
     lines = works(box, "list_files").splitlines()
-    assert len(lines) == files.MAX_LISTED + 1 and lines[-1].startswith("[more than")
+    assert len(lines) == tools.MAX_LISTED + 1 and lines[-1].startswith("[more than")
 
 
 def test_a_search_finds_lines(box: Toolbox, root: Path) -> None:
@@ -161,7 +161,7 @@ def test_a_search_finds_lines(box: Toolbox, root: Path) -> None:
 
 
 def test_a_search_that_would_never_end_is_ended(box: Toolbox, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "SEARCH_S", 0.2)
+    monkeypatch.setattr(tools, "SEARCH_S", 0.2)
     (root / "trap").write_text("a" * 60 + "b\n")
     assert "took longer than 0.2 s" in fails(box, "search", pattern="(a+)+$")
 
@@ -181,7 +181,7 @@ def test_a_command_that_takes_too_long_is_ended(box: Toolbox) -> None:
 
 
 def test_a_stubborn_command_is_killed_with_its_group(box: Toolbox, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shell, "GRACE_S", 0.2)
+    monkeypatch.setattr(tools, "GRACE_S", 0.2)
     command = "trap '' TERM; sleep 600 & echo $!; sleep 600"  # a child inherits what is ignored
     pid = int(fails(box, "run_command", command=command, timeout_s=1).split()[0])
     eventually(lambda: not _is_alive(pid))

@@ -6,7 +6,7 @@ from itertools import zip_longest
 
 import pytest
 
-from corral.config.sections.agents import Rollout
+from corral.config.sections.work import Rollout
 from corral.core.states import AttemptOutcome, MergeState
 from corral.store.rows.agents import ArmTask
 from corral.work.agents.rollouts import Arm, Finding, by_chance, compare, is_good, sentence

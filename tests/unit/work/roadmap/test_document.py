@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from corral.config.document import DocumentError
-from corral.work.roadmap import file
+from corral.work.roadmap import supervision
 from corral.work.roadmap.checks import read_roadmap, submission_of
 from corral.work.roadmap.document import with_statuses
 
@@ -208,8 +208,8 @@ def test_a_file_that_changed_meanwhile_is_read_again_and_never_written_over(tmp_
             path.write_text(text)  # somebody else, between reading and writing
         return with_statuses(data, {"A": "done"})
 
-    written = file.change(path, edit)
-    assert written is not None and written.stamp == file.stamp_of(path)
+    written = supervision.change(path, edit)
+    assert written is not None and written.stamp == supervision.stamp_of(path)
     assert path.read_text() == "- {id: A, status: done, title: theirs}\n"
     assert path.stat().st_mode & 0o777 == 0o640 and os.listdir(tmp_path) == ["roadmap.yaml"]  # noqa: PTH208
 
@@ -217,7 +217,7 @@ def test_a_file_that_changed_meanwhile_is_read_again_and_never_written_over(tmp_
         path.write_text(path.read_text() + "#\n")
         return with_statuses(data, {"A": "blocked"})
 
-    assert file.change(path, always) is None
+    assert supervision.change(path, always) is None
     assert "blocked" not in path.read_text() and os.listdir(tmp_path) == ["roadmap.yaml"]  # noqa: PTH208
 
 
@@ -225,8 +225,8 @@ def test_a_link_to_the_roadmap_stays_one_and_a_pipe_does_not_stop_anybody(tmp_pa
     real, link, pipe = tmp_path / "real.yaml", tmp_path / "roadmap.yaml", tmp_path / "pipe"
     real.write_text("- {id: A}\n")
     link.symlink_to(real)
-    file.change(link, lambda data: with_statuses(data, {"A": "done"}))
+    supervision.change(link, lambda data: with_statuses(data, {"A": "done"}))
     assert link.is_symlink() and real.read_text() == "- {id: A, status: done}\n"
     os.mkfifo(pipe)
     with pytest.raises(DocumentError, match="regular file"):
-        file.read(pipe)
+        supervision.read(pipe)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from corral.core.cycles import blocking_cycle
 from corral.core.outcomes import of_merge
 from corral.core.states import MergeState, ReceiptStatus
+from corral.core.tree import blocking_cycle
 from corral.store.rows.tasks import TaskRow
 from corral.work.merges.store import merges, receipts
 from corral.work.merges.wire import CAME_BACK

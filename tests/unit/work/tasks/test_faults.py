@@ -25,8 +25,7 @@ from corral.core.states import TaskStatus
 from corral.runners.blame import BLAME, Blame, blame_of, blame_of_error
 from corral.store.rows.tasks import TaskRow
 from corral.work.tasks import attempts, delays
-from corral.work.tasks.attempts import Ending
-from corral.work.tasks.retry import judge_crash, judge_fault
+from corral.work.tasks.attempts import Ending, judge_crash, judge_fault
 from corral.work.tasks.store import tasks as task_rows
 from corral.work.workers.claim_pause import PROBE_AT_MOST_S, ClaimPause
 from tests.unit.work.conftest import Board, at

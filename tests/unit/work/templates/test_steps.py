@@ -9,8 +9,7 @@ import pytest
 
 from corral.work.tasks.wire import TaskSubmission
 from corral.work.templates import steps
-from corral.work.templates.expansion import expand_all
-from corral.work.templates.task_template import check
+from corral.work.templates.task_template import check, expand_all
 
 GOOD = """\
 name: t

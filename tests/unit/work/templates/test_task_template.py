@@ -9,8 +9,7 @@ import pytest
 
 from corral.core.errors import ConfigInvalid
 from corral.work.tasks.wire import TaskSubmission
-from corral.work.templates.expansion import expand_all
-from corral.work.templates.task_template import check, read_template
+from corral.work.templates.task_template import check, expand_all, read_template
 
 GOOD = """\
 name: add-page

@@ -9,13 +9,12 @@ import pytest
 
 from corral.config.teams import TeamAgent
 from corral.coordination.mail import mailing, messages
-from corral.coordination.mail.addresses import Identity, RecipientNotFound, identity
-from corral.coordination.mail.agent_mailboxes import take
+from corral.coordination.mail.addresses import Identity, RecipientNotFound, identity, take
 from corral.coordination.mail.messages import Letter
 from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions import session_end
 from corral.coordination.sessions.registry import Arrival
-from corral.coordination.teams.teams import Teams
+from corral.coordination.teams.holder import Teams
 from corral.core.states import MailWay
 from corral.observe.announcements import store as announcements
 from corral.work.tasks import leases

@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 from corral.client.connection import Client
 from corral.config import account
 from corral.config.keys.key_file import KeyFile, config_folder
-from corral.config.keys.keychain import PERSON_TIMEOUT_S, Keychain, NoKeychain
-from corral.config.keys.kinds import API_KEY, WEBHOOK_SECRET, KeyKind
-from corral.config.keys.lookup import Lookup, Places, Source, places_of
-from corral.config.keys.webhook_secret import VARIABLE, WebhookSecret
+from corral.config.keys.keychain import API_KEY, PERSON_TIMEOUT_S, WEBHOOK_SECRET, Keychain, KeyKind, NoKeychain
+from corral.config.keys.lookup import WEBHOOK_VARIABLE, Lookup, Places, Source, WebhookSecret, places_of
 from corral.config.paths import Project, find_project
 from corral.core.errors import CorralError, InvalidInput, NotAProject
 from corral.faces.cli.parsing import Context, Option
@@ -59,7 +57,7 @@ def set_key(
     if webhook:
         in_keychain = WebhookSecret(os.environ, PERSON_TIMEOUT_S).store(key, in_file=file)
         kept_in = Source.KEYCHAIN if in_keychain else Source.FILE
-        shadow = VARIABLE in os.environ
+        shadow = WEBHOOK_VARIABLE in os.environ
         answer = {"stored_in": kept_in.value, "shadowed_by_environment": shadow, "daemon": None}
         report(answer, f"The signing secret is stored in the {_NAMES[kept_in]}.", as_json=as_json)
         return
@@ -204,7 +202,7 @@ def _project() -> Project | None:
 
 
 def _places(project: Project | None, timeout_s: float) -> Places:
-    from corral.git.ignoring import is_tracked  # slow to import
+    from corral.git.checkouts.ignored import is_tracked  # slow to import
 
     return places_of(project, os.environ, is_tracked, timeout_s)
 

@@ -18,13 +18,16 @@ from corral.core.errors import CorralError
 from corral.core.instants import UTC
 from corral.core.visible import one_line
 from corral.faces.cli.parsing import Exit, Option
-from corral.faces.cli.project import claude_settings, client_plugin, drift, init_record, verification
+from corral.faces.cli.project import claude_settings, drift, init_record, verification
 from corral.faces.cli.terminal.options import here, json_of
 from corral.faces.cli.terminal.output import echo, emit, paint
 from corral.faces.cli.terminal.progress import progress
 
 if TYPE_CHECKING:
     from corral.faces.cli.api import DoctorCheck
+import json
+import subprocess
+from pathlib import Path
 
 _OF_THE_MACHINE = (
     "not_recovered", "failing_job", "paused_target", "remote_target", "outdated_daemon", "crashing_daemon",
@@ -271,7 +274,7 @@ def _database(client: Client) -> Iterator[DoctorCheck]:
 def _claude(project: Project) -> Iterator[DoctorCheck]:
     manifest = bundle_dir() / ".claude-plugin" / "plugin.json"
     if manifest.is_file():
-        yield _check("plugin", *client_plugin.status_of(project.root))
+        yield _check("plugin", *status_of(project.root))
     else:
         yield _check("plugin", "error", f"{manifest} is missing", "Install Corral again.")
     if not project.bare:
@@ -284,3 +287,59 @@ def _claude(project: Project) -> Iterator[DoctorCheck]:
 def _claude_settings(project: Project) -> str:
     file = project.root / ".claude" / "settings.json"
     return file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
+
+
+# -- Ask Claude Code whether it loads the plugin
+
+ANSWER_S = 30.0
+"""Time for the client's answer, seconds; usually it takes one."""
+
+
+def status_of(cwd: Path) -> tuple[str, str, str]:
+    """Ask the client on the PATH for its plugins in a folder.
+
+    Returns:
+        ``ok`` or ``warning``, the finding, and what to type (empty for ``ok``).
+    """
+    claude = shutil.which("claude")
+    bundle = bundle_dir()
+    if claude is None:
+        return (
+            "warning",
+            "`claude` is not on the PATH: no session has the plugin",
+            "Install Claude Code, then run ./install.sh",
+        )
+    try:
+        process = subprocess.run(
+            [claude, "plugin", "list", "--json"],
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=ANSWER_S,
+            check=True,
+        )
+        listed: list[dict[str, Any]] = json.loads(process.stdout)
+        copies = [plugin for plugin in listed if str(plugin["id"]).partition("@")[0] == "corral"]
+        enabled = [plugin for plugin in copies if plugin.get("enabled")]
+    except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError, AttributeError) as error:
+        return "warning", f"cannot list Claude Code's plugins: {error}", "Run: claude plugin list"
+    if enabled:
+        return _working(enabled[0])
+    if copies:
+        return (
+            "warning",
+            f"Claude Code has {copies[0]['id']}, but it is disabled",
+            f"Run: claude plugin enable {copies[0]['id']}",
+        )
+    return (
+        "warning",
+        "Claude Code has no plugin `corral`: its sessions are not guarded",
+        f"Run ./install.sh again, or start sessions with: claude --plugin-dir {bundle}",
+    )
+
+
+def _working(plugin: dict[str, Any]) -> tuple[str, str, str]:
+    if errors := plugin.get("errors"):
+        return "warning", f"Claude Code cannot load {plugin['id']}: {errors}", "Run ./install.sh again."
+    return "ok", f"Claude Code loads {plugin['id']} {plugin.get('version', '')}".rstrip(), ""

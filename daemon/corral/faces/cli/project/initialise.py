@@ -7,23 +7,24 @@ import json
 import os
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 from corral import __version__
 from corral.client.connection import Client
 from corral.config import account, worktree_root
-from corral.config.initial import default_ignore
+from corral.config.custom.edit import with_value
+from corral.config.document import DocumentError
+from corral.config.initial import default_config, default_ignore
 from corral.config.load import load
 from corral.config.paths import Checkout, Project, bundle_dir, find_checkout, find_project
 from corral.config.trust import Claim
-from corral.core.errors import CorralError, InvalidInput, NotFound, Unsupported
+from corral.core.errors import Conflict, CorralError, InvalidInput, NotFound, Unsupported
 from corral.core.visible import visible
 from corral.faces.cli.parsing import Exit, Option
 from corral.faces.cli.project import claude_settings, init_record, own_files, project_copies, verification
 from corral.faces.cli.project import trust as project_trust
-from corral.faces.cli.project.init_config import Answers, text_of
 from corral.faces.cli.project.project_copies import Copies
 from corral.faces.cli.terminal.options import argument, here, json_of, option
 from corral.faces.cli.terminal.output import echo, emit, paint
@@ -162,7 +163,7 @@ def _shipped_lock(
     """The lock of the shipped template, where a repository is prepared from it now; and a remark if it cannot be kept."""
     if project.config_file not in files or project.config_file.exists() or lock_file(project).exists():
         return None, []
-    from corral.work.templates.cli.obtaining import shipped_lock
+    from corral.work.templates.cli.installing import shipped_lock
 
     names = [file.relative_to(project.root).as_posix() for file in copies.texts]
     try:
@@ -402,3 +403,64 @@ def _next_steps(project: Project, *, unverified: bool) -> None:
         echo("  Let Claude Code use Corral's tools without a prompt:  corral init --allow-tools")
     echo("  Submit a task:           corral task submit --title 'Say hello' --command 'echo hello > hello.txt'")
     echo("  Or start sessions:       claude   (see `corral status` in another terminal)")
+
+
+# -- The settings that ``corral init`` writes: a new file, or other answers in an existing one, where comments stay
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The answers of a person who runs ``corral init``.
+
+    Attributes:
+        branch: The target.
+        target_chosen: Whether the person named it.
+        verify: The verification commands; empty if none were named.
+    """
+
+    branch: str
+    target_chosen: bool
+    verify: list[str]
+
+
+def text_of(project: Project, answers: Answers, *, may_change: bool) -> str | None:
+    """The text of ``.corral/config.yaml`` with these answers; None if it has them already.
+
+    Args:
+        may_change: Whether a person is asked before an existing file gets other settings.
+
+    Raises:
+        Conflict: The file has other settings and may not be changed, or cannot be changed.
+    """
+    if not project.config_file.exists():
+        return default_config(answers.branch, answers.verify)
+    others = _changed_settings(project, answers)
+    if not others:
+        return None
+    if not may_change:
+        raise Conflict(
+            f"{project.config_file} exists already, with other settings.",
+            cause="This repository was initialised before, with another target or other verification commands.",
+            remedy="Run it in a terminal without --yes, which asks; or `corral config set landing.target BRANCH` and "
+            "`corral config set landing.verify '[COMMAND]'`.",
+        )
+    content = project.config_file.read_bytes()
+    try:
+        for key, value in others.items():
+            content = with_value(content, key.split("."), value)
+    except DocumentError as error:
+        raise Conflict(
+            f"Cannot change {project.config_file}: it {error}.", remedy="Correct it: `corral config edit`."
+        ) from error
+    return content.decode()
+
+
+def _changed_settings(project: Project, answers: Answers) -> dict[str, str | list[str]]:
+    """The named settings that have another value in the existing files."""
+    landing = load(project, environ={}, home=account.home()).settings.landing
+    others: dict[str, str | list[str]] = {}
+    if answers.target_chosen and landing.target != answers.branch:
+        others["landing.target"] = answers.branch
+    if answers.verify and list(landing.verify) != answers.verify:
+        others["landing.verify"] = answers.verify
+    return others

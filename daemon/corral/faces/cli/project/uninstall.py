@@ -27,7 +27,7 @@ from corral.faces.cli.terminal.person import confirm
 from corral.faces.cli.terminal.progress import progress
 from corral.git.checkouts import listing
 from corral.git.process.command import open_checkout
-from corral.work.templates.project import removal
+from corral.work.templates.project import plan
 from corral.work.templates.project.lock import Lock, lock_file, read_lock
 
 MOST_NAMED = 5
@@ -79,7 +79,7 @@ def uninstall(
             contents[exclude] = exclude.read_bytes().replace(claude_settings.EXCLUDED, b"") or None
         contents |= dict.fromkeys(project_copies.unchanged(project.root, init_record.copies(project)))
         if lock is not None:
-            files = removal.plan(project, lock, contents)
+            files = plan.plan(project, lock, contents)
             contents |= files.contents
             kept |= files.kept
         for file, content in contents.items():

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
+from corral.config.paths import find_checkout
 from corral.core.errors import InvalidInput
 from corral.faces.cli.parsing import Argument, Context, Option, Parameter
 from corral.faces.cli.terminal.context import Common, author, client, here, project, session_id
@@ -85,3 +87,25 @@ def json_object(option: str, text: str | None, *, or_file: bool = False) -> dict
     if not isinstance(value, dict):
         raise InvalidInput(f"{option} is not a JSON object.", remedy=remedy)
     return value
+
+
+# -- Convert typed paths, globs and logical keys to lock keys, relative to the top of the repository
+
+
+def to_lock_keys(keys: list[str]) -> list[str]:
+    """Convert paths that are absolute or relative to the current folder, as git does. Logical keys stay."""
+    folder = here().absolute()
+    checkout = find_checkout(folder)
+    if checkout is None:
+        return keys
+    below = os.path.relpath(folder, checkout.top)
+    return [_lock_key(key, checkout.top, "" if below == "." else below) for key in keys]
+
+
+def _lock_key(key: str, top: Path, below: str) -> str:
+    if key.startswith("/") and key.startswith(f"{top}/"):
+        return key[len(f"{top}/") :]
+    if not below or not key or key.startswith("/") or ":" in key.partition("/")[0]:
+        return key
+    slash = "/" if key.endswith("/") else ""  # a folder's key ends in a slash
+    return os.path.normpath(f"{below}/{key}") + slash

@@ -9,14 +9,16 @@ from sqlalchemy import Connection
 from corral.coordination.services import Services
 from corral.coordination.sessions.store import sessions
 from corral.core.payload import Payload
+from corral.core.redaction import redact
 from corral.core.run_heading import run_heading
 from corral.core.states import OPEN_MERGES, RETURNED_MERGES
 from corral.faces.web.actions import Button
 from corral.faces.web.live import following
 from corral.faces.web.pages.tasks import read_tail
-from corral.faces.web.visit import Visit
+from corral.faces.web.rendering import Visit, marked
 from corral.landing import requests, runs
 from corral.store import events
+from corral.work.merges import diffs
 from corral.work.merges.store import of_tasks
 from corral.work.merges.wire import MergeRun
 
@@ -61,3 +63,22 @@ def _buttons(merge: Payload) -> list[Button]:
     if merge["state"] in RETURNED_MERGES:
         names.append("dismiss")
     return [Button.of("merges", merge["merge_id"], name) for name in names]
+
+
+# -- The pages of what a task or a merge request changes
+
+
+async def of_task(services: Services, _visit: Visit, item: str) -> dict[str, Any]:
+    """The changes of a task."""
+    values = await services.work(lambda: _values(diffs.of_task(services, item)))
+    return {**values, "back": f"/tasks/{values['diff']['task_id']}"}
+
+
+async def of_merge(services: Services, _visit: Visit, item: str) -> dict[str, Any]:
+    """The changes of a merge request on its target."""
+    values = await services.work(lambda: _values(diffs.of_merge(services, item)))
+    return {**values, "back": f"/merges/{values['diff']['merge_id']}"}
+
+
+def _values(diff: dict[str, Any]) -> dict[str, Any]:
+    return {"title": f"Changes: {diff['title']}", "diff": diff, "lines": [*marked(redact(diff["patch"] or ""))]}

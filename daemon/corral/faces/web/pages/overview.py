@@ -9,7 +9,7 @@ from corral.core.outcomes import Outcome
 from corral.core.visible import waiting
 from corral.faces.web.actions import Button
 from corral.faces.web.live import following
-from corral.faces.web.visit import Visit
+from corral.faces.web.rendering import Visit
 from corral.observe.view.composing import view
 
 OF_MERGES = {

@@ -19,7 +19,7 @@ from corral.core.states import ShownStatus
 from corral.core.visible import waiting
 from corral.faces.web.actions import Button
 from corral.faces.web.live import following
-from corral.faces.web.visit import Visit
+from corral.faces.web.rendering import Visit
 from corral.observe.view.needs_you import needs_you
 from corral.store import events
 from corral.work.merges import session_operations

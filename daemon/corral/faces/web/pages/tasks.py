@@ -18,7 +18,7 @@ from corral.core.states import OPEN_TASKS, TERMINAL_TASKS, TaskSort, TaskStatus
 from corral.core.tree import indented
 from corral.faces.web.actions import Button
 from corral.faces.web.live import as_shown, following
-from corral.faces.web.visit import Visit
+from corral.faces.web.rendering import Visit
 from corral.observe.exports import store as exports
 from corral.store import events
 from corral.work.evidence import bundle

@@ -12,8 +12,7 @@ from sqlalchemy import Connection
 from corral.coordination.services import Services
 from corral.core.instants import iso, parse
 from corral.faces.web.live import following
-from corral.faces.web.rendering import tone
-from corral.faces.web.visit import Visit
+from corral.faces.web.rendering import Visit, tone
 from corral.store import events
 from corral.store.rows.merges import RanVerification
 from corral.store.rows.tasks import WorkedAttempt

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import re
 import shlex
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 from corral.client.connection import segment
-from corral.core.visible import one_line
-from corral.faces.cli.parsing import Group
-from corral.faces.cli.terminal.options import argument, client, json_of, option
+from corral.core.errors import InvalidInput
+from corral.core.visible import one_line, visible
+from corral.faces.cli.parsing import Argument, Exit, Group, Option
+from corral.faces.cli.program.settings_file import load_settings
+from corral.faces.cli.terminal.context import project
+from corral.faces.cli.terminal.diff_view import show_patch
+from corral.faces.cli.terminal.options import argument, client, content, json_of, option
 from corral.faces.cli.terminal.output import echo, emit, facts, paint, report
-from corral.faces.cli.terminal.tables import Column, table
-from corral.work.agents.cli import choices, record, versions
+from corral.faces.cli.terminal.person import confirm, is_terminal, refuse_agents
+from corral.faces.cli.terminal.tables import Column, age, table
+from corral.work.agents.cli import record
 
 app = Group("Agents: team members and agent definitions that do tasks.")
-app.add(versions.app)
-app.add(choices.app)
 app.add(record.app)
 
 
@@ -52,7 +58,7 @@ def kill(
 
 @app.command()
 def show(
-    name: versions.Name,
+    name: Name,
     version: Annotated[
         str | None, option("--version", "Show the text of a version, as `corral agent versions` lists it.", "V")
     ] = None,
@@ -60,7 +66,7 @@ def show(
 ) -> None:
     """Show the runner, model, tools, limits and capabilities of an agent; or one version of its definition."""
     if version is not None:
-        versions.show_version(name, version, as_json=as_json)
+        show_version(name, version, as_json=as_json)
         return
     agent = client().request("GET", f"/agents/{segment(name)}")
     if as_json:
@@ -79,3 +85,261 @@ def show(
 
 def _able(agent: dict[str, Any]) -> str:
     return ", ".join(agent.get("capabilities") or ())
+
+
+# -- ``corral agent versions``, ``diff``, ``rollback``: the texts that an agent's definition has worked with
+
+Name = Annotated[str, argument("An agent's name, as `corral agent list` shows it.", "NAME", of="agent")]
+_VERSION = "A version: 1.2.0, or the first six or more characters of its hash."
+
+
+@app.command()
+def versions(name: Name, as_json: Annotated[bool, json_of("work.agents.api.AgentVersion[]")] = False) -> None:
+    """List the versions of an agent's definition, the newest first."""
+    columns: list[Column] = [
+        ("VERSION", lambda row: f"{row['version']}{' *' if row['current'] else ''}", 12),
+        ("HASH", lambda row: row["content_hash"][:12], 12),
+        ("USED", lambda row: age(row["created_at"]) if row["used"] else "not yet", 8),
+        ("BY", "author", 30),
+        ("REASON", "reason", 50),
+        ("CHANGE", "changelog", 50),
+    ]
+    rows = client().request("GET", f"/agents/{segment(name)}/versions")
+    table(rows, columns, empty=f"{one_line(name)} has no definition, and so no versions.", as_json=as_json)
+    if not as_json and any(row["current"] for row in rows):
+        echo(paint("* what its file says now", "dim"))
+
+
+@app.command()
+def diff(
+    name: Name,
+    before: Annotated[str, Argument(help=_VERSION, metavar="V1")],
+    after: Annotated[str, Argument(help=_VERSION, metavar="V2")],
+    as_json: Annotated[bool, json_of("work.agents.api.VersionDiff")] = False,
+) -> None:
+    """Show what differs between two versions of an agent's definition."""
+    answer = client().request("GET", f"/agents/{segment(name)}/diff", query={"before": before, "after": after})
+    if as_json:
+        emit(answer)
+    elif answer["patch"]:
+        show_patch(answer["patch"])
+    else:
+        echo("No difference.")
+
+
+@app.command()
+def rollback(
+    name: Name,
+    version: Annotated[str, Argument(help=_VERSION, metavar="V")],
+    as_json: Annotated[bool, json_of("work.agents.api.Deployed")] = False,
+) -> None:
+    """Write a version of an agent's definition back into its file, for you to look at and commit.
+
+    Refused while the file has text that is in no commit and in no version. A running attempt goes on with the version that it
+    began with.
+    """
+    refuse_agents("Deploying a version of an agent", shlex.join(["corral", "agent", "rollback", name, version]))
+    answer = client().request("POST", f"/agents/{segment(name)}/rollback", {"version": version})
+    file = one_line(answer["file"])
+    line = f"{file} is version {answer['version']} again; look at it with git diff, and commit it."
+    report(answer, line if answer["changed"] else f"{file} is version {answer['version']} already.", as_json=as_json)
+
+
+def show_version(name: str, version: str, *, as_json: bool) -> None:
+    """Print one version with its text."""
+    shown: dict[str, Any] = client().request("GET", f"/agents/{segment(name)}/versions/{segment(version)}")
+    if as_json:
+        emit(shown)
+        return
+    echo(paint(one_line(f"{shown['agent']} {shown['version']}"), "bold"))
+    plain = ("content_hash", "created_at", "author", "reason", "changelog")
+    facts({field: shown[field] for field in plain}, 13)
+    echo("")
+    echo(visible(shown["content"]))
+
+
+# -- ``corral agent pin`` and ``corral agent rollout``: the version that an agent's tasks work by
+
+_TRUST = "It names commands that nobody approved: its tasks wait until you run corral trust."
+
+
+@app.command()
+def pin(
+    name: Annotated[str, argument("An agent's name.", "NAME", of="agent")],
+    version: Annotated[str | None, Argument(help=_VERSION, metavar="[V]")] = None,
+    unpin: Annotated[bool, Option("--unpin", help="Work by what the file says again.")] = False,
+    as_json: Annotated[bool, json_of("work.agents.api.PinChange")] = False,
+) -> None:
+    """Pin an agent to a version of its definition.
+
+    All of its tasks that start from now on work by that version, whatever the file says. A task's own --agent-version wins.
+    """
+    if (version is None) is not unpin:
+        raise InvalidInput("Give a version, or --unpin.", remedy=f"corral agent versions {name}")
+    refuse_agents("Choosing the version of an agent", f"corral agent pin {shlex.quote(name)} {version or '--unpin'}")
+    path = f"/agents/{segment(name)}/pin"
+    answer = client().request("DELETE", path) if unpin else client().request("POST", path, {"version": version})
+    line = (
+        f"{one_line(answer['agent'])} works by its file"
+        if unpin
+        else f"{answer['agent']} is pinned to {answer['version']}"
+    )
+    report(answer, f"{line}.", as_json=as_json)
+    if answer.get("waits_for_trust") and not as_json:
+        echo(paint(_TRUST, "yellow"))
+
+
+@app.command()
+def rollout(
+    name: Annotated[str, Argument(help="An agent's name; or `status` or `stop`, and then the name.", metavar="NAME")],
+    of: Annotated[str | None, Argument(help="After `status` or `stop`: an agent's name.", metavar="[NAME]")] = None,
+    to: Annotated[str | None, option("--to", _VERSION, "V")] = None,
+    share: Annotated[
+        str | None, option("--share", "Share of the tasks that work by it, such as 20%.", "PERCENT")
+    ] = None,
+    as_json: Annotated[bool, json_of("work.agents.api.RolloutShown")] = False,
+) -> None:
+    """Have a share of an agent's tasks work by a new version, and compare.
+
+    It ends by itself if the new version is worse (settings `agents.rollout`), or if the definition's file is edited meanwhile.
+    `corral agent rollout status NAME` shows how both do, `corral agent rollout stop NAME` ends it.
+    """
+    if of is not None:
+        if name not in ("status", "stop") or to is not None or share is not None:
+            raise InvalidInput("Write `corral agent rollout status NAME`, `stop NAME`, or `NAME --to V --share 20%`.")
+        path = f"/agents/{segment(of)}/rollout"
+        _show(client().request("GET", path) if name == "status" else client().request("DELETE", path), as_json=as_json)
+        return
+    if to is None or share is None:
+        raise InvalidInput(
+            "A rollout needs --to and --share.", remedy=f"corral agent rollout {name} --to V --share 20%"
+        )
+    body = {"version": to, "share": _share(share)}
+    typed = shlex.join(["corral", "agent", "rollout", name, "--to", to, "--share", share])
+    refuse_agents("Rolling out a version of an agent", typed)
+    _show(client().request("POST", f"/agents/{segment(name)}/rollout", body), as_json=as_json)
+
+
+@app.command()
+def improve(
+    name: Annotated[str, argument("An agent's name.", "NAME", of="agent")],
+    feedback: Annotated[
+        Path | None, Option("--feedback", help="A file: praise and complaints.", metavar="FILE")
+    ] = None,
+    deploy_if_better: Annotated[
+        bool, Option("--deploy-if-better", help="Write a version that does better into the file.")
+    ] = False,
+    status: Annotated[bool, Option("--status", help="Show the newest improvement instead.")] = False,
+    resume: Annotated[bool, Option("--resume", help="Go on with one whose tasks failed.")] = False,
+    deploy: Annotated[bool, Option("--deploy", help="Write its new version into the agent's file.")] = False,
+    yes: Annotated[bool, Option("--yes", "-y", help="Do not prompt.")] = False,
+    as_json: Annotated[bool, json_of("work.agents.api.Improvement")] = False,
+) -> None:
+    """Have a meta-agent propose a better version of an agent, and compare both.
+
+    It gets the agent's record, the feedback and the ends of failed tasks' logs, without secrets, and writes a new definition and
+    test cases. Both versions do the cases in worktrees whose work never lands; the test commands run as a worker's do. On a
+    terminal it asks before it begins; --deploy asks before it writes, and needs --yes without a terminal.
+    """
+    if sum((status, resume, deploy)) > 1 or ((status or resume or deploy) and (feedback or deploy_if_better)):
+        raise InvalidInput("Give one of --status, --resume and --deploy, or --feedback and --deploy-if-better.")
+    if deploy or deploy_if_better:
+        flag = "--deploy" if deploy else "--deploy-if-better"
+        refuse_agents("Deploying a version of an agent", f"corral agent improve {shlex.quote(name)} {flag}")
+    path = f"/agents/{segment(name)}/improvement"
+    if deploy:
+        _deploy(client().request("GET", path), yes=yes, as_json=as_json)
+        return
+    if status:
+        improvement = client().request("GET", path)
+    else:
+        text = content("--feedback", str(feedback)) if feedback is not None else None
+        asks = is_terminal() and not yes and not as_json
+        if asks and not confirm(_question(name, deploys=deploy_if_better), default=False):
+            raise Exit(1)
+        body = {"feedback": text, "deploy_if_better": deploy_if_better}
+        improvement = client().request("POST", f"{path}/resume") if resume else client().request("POST", path, body)
+    if as_json:
+        emit(improvement)
+        return
+    _show_improvement(improvement)
+    if (improvement["report"] or {}).get("recommendation") == "deploy" and not improvement["report"]["deployed"]:
+        agent = improvement["agent"]
+        echo(f"To deploy it: corral agent improve {agent} --deploy; to try it on some tasks: corral agent rollout {agent} "
+             f"--to {improvement['version']} --share 20%")  # fmt: skip
+    elif improvement["state"] == "failed":
+        echo(f"To go on with it: corral agent improve {improvement['agent']} --resume")
+    elif not improvement["ended_at"]:
+        echo(paint(f"corral agent improve {improvement['agent']} --status shows how it goes.", "dim"))
+
+
+def _question(name: str, *, deploys: bool) -> str:
+    most = 2 * load_settings(project()).settings.agents.improve.max_cost_usd  # of the proposal, and of the cases
+    then = ", and have a version that does better written into its file" if deploys else ""
+    return f"Spend up to {most:g} USD on an improvement of {name}{then}?"
+
+
+def _deploy(improvement: Mapping[str, Any], *, yes: bool, as_json: bool) -> None:
+    """Write the version that an improvement has made into the agent's file, once somebody agrees."""
+    agent, version, comparison = improvement["agent"], improvement["version"], improvement["report"]
+    if not comparison:
+        raise InvalidInput(
+            f"The improvement of {agent} has no report yet.", remedy=f"corral agent improve {agent} --status"
+        )
+    if not as_json:
+        _show_improvement(improvement)
+    warning = (
+        "" if comparison["recommendation"] == "deploy" else f" The report recommends {comparison['recommendation']}."
+    )
+    if not yes and not confirm(f"Write version {version} into the file of {agent}?{warning}", default=False):
+        raise Exit(1)
+    answer = client().request("POST", f"/agents/{segment(agent)}/rollback", {"version": version})
+    file = one_line(answer["file"])
+    deployed = {**improvement, "report": {**comparison, "deployed": answer["file"]}}
+    report(deployed, f"{file} is version {version}; look at it with git diff, and commit it.", as_json=as_json)
+
+
+def _show_improvement(improvement: Mapping[str, Any]) -> None:
+    comparison = improvement["report"] or {}
+    facts({name: improvement[name] for name in ("agent", "state", "version", "reason")}, 14)
+    if comparison:
+        cost = f"{comparison['cost_usd']:.2f} USD in all, {comparison['judged']['cost_usd']:.2f} of it for judges"
+        recommended, why, deployed = (comparison[field] for field in ("recommendation", "why", "deployed"))
+        facts({"recommended": recommended, "why": why, "cost": cost, "deployed": deployed}, 14)
+        sides: list[Column] = [
+            ("VERSION", "side", 8),
+            ("PASSED", lambda row: f"{row['passed']['hits']} of {row['passed']['of']}", 12),
+            ("PREFERRED", "preferred", 9),
+            ("MEDIAN S", lambda row: row["duration_s"]["median"], 10),
+            ("TOKENS EACH", lambda row: row["tokens"]["median"], 12),
+            ("USD", lambda row: f"{row['cost_usd']:.2f}", 9),
+        ]
+        table([{"side": side, **comparison[side]} for side in ("old", "new")], sides, empty="")
+
+
+def _share(text: str) -> float:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(%?)", text.strip())
+    share = float(match[1]) / 100 if match else 0.0
+    if match and not match[2] and share < 0.01:  # 0.2 could be meant as 20 %
+        share = 0.0
+    if not 0 < share < 1:
+        raise InvalidInput(
+            f"--share {text!r} is no share.", remedy="Write a percentage between 0% and 100%, such as 20%."
+        )
+    return share
+
+
+def _show(answer: Mapping[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        emit(answer)
+        return
+    head = f"{answer['agent']} {answer['version']} instead of {answer['from']}, for {100 * answer['share']:g} % of the tasks"
+    echo(paint(one_line(head), "bold"))
+    facts(
+        {"state": answer["state"], "reason": answer["reason"], "tasks": answer["tasks"], "so far": answer["summary"]}, 8
+    )
+    if answer["finding"] == "better" and answer["state"] == "running":
+        echo(f"To use it for all tasks: corral agent rollout stop {answer['agent']}, then corral agent rollback "
+             f"{answer['agent']} {answer['version']}")  # fmt: skip
+    if answer.get("waits_for_trust"):
+        echo(paint(_TRUST, "yellow"))

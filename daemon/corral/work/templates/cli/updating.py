@@ -15,12 +15,12 @@ from corral.git.process.command import open_repository
 from corral.git.remote.cache import FetchedVersion, Obtained
 from corral.git.remote.parts import CONFIG, Part, installed
 from corral.git.remote.versions import LATEST, release_number
-from corral.git.text_merge import merge_text
 from corral.work.templates.api import Brought, TemplatePlan, TemplateUpdated
-from corral.work.templates.cli import installing, obtaining
+from corral.work.templates.cli import installing
 from corral.work.templates.project import journal
 from corral.work.templates.project.brought import brought
 from corral.work.templates.project.lock import Lock, lock_file, require_lock
+from corral.work.templates.project.merging import merge_text
 from corral.work.templates.project.plan import CHANGING, Step, steps
 from corral.work.templates.project.validation import as_line, findings
 
@@ -52,8 +52,8 @@ def update(project: Project, answers: Answers) -> None:
     journal.recover(project)
     lock = require_lock(project)
     requested = answers.version or (lock.asked if lock.kind == "branch" else LATEST)
-    base = obtaining.base_of(project, lock)
-    obtained = obtaining.obtain(project, obtaining.address_of(lock), requested, update=True)
+    base = installing.base_of(project, lock)
+    obtained = installing.obtain(project, installing.address_of(lock), requested, update=True)
     _refuse_moved_tag(lock, obtained.version)
     new = installed(obtained.parts)
     if obtained.version.commit == lock.commit or (answers.version is None and _is_older(obtained.version, lock)):
@@ -61,10 +61,10 @@ def update(project: Project, answers: Answers) -> None:
         return
     plan = steps(project.root, base, new, partial(merge_text, open_repository(project.common_dir)))
     plan = [_valid(step) for step in plan]
-    runs = obtaining.new_in(new, brought(base))
+    runs = installing.new_in(new, brought(base))
     if not answers.as_json:
-        installing.show(f"{lock.source}: {lock.version} → {obtained.version.name}", plan, obtaining.remarks(obtained))
-        obtaining.show_brought(runs)
+        installing.show(f"{lock.source}: {lock.version} → {obtained.version.name}", plan, installing.remarks(obtained))
+        installing.show_brought(runs)
     if answers.dry_run:
         emit(_answer(lock, obtained, plan, runs)) if answers.as_json else echo("Nothing was changed (--dry-run).")
         return
@@ -74,7 +74,7 @@ def update(project: Project, answers: Answers) -> None:
     if not answers.yes and not confirm("Update these files?", default=not runs):
         raise Exit(1)
     requested = requested if lock.asked != LATEST else LATEST
-    done = installing.record(project, plan, obtaining.lock_of(project, obtained, requested, lock))
+    done = installing.record(project, plan, installing.lock_of(project, obtained, requested, lock))
     if answers.as_json:
         answer: TemplateUpdated = {
             **_answer(lock, obtained, plan, runs),
@@ -101,7 +101,7 @@ def roll_back(project: Project, *, as_json: bool) -> None:
         NotFound: There was none.
     """
     lock = lock_file(project).relative_to(project.root).as_posix()
-    done, restored = journal.roll_back(project, lock, obtaining.now())
+    done, restored = journal.roll_back(project, lock, installing.now())
     if as_json:
         emit({"restored": restored, "left": list(done.left)})
         return
@@ -118,7 +118,7 @@ def _answer(lock: Lock, obtained: Obtained, plan: list[Step], runs: list[Brought
         "commit": obtained.version.commit,
         "files": [{"path": step.path, "action": step.action, "reason": step.reason} for step in plan],
         "runs": runs,
-        "remarks": obtaining.remarks(obtained),
+        "remarks": installing.remarks(obtained),
     }
 
 
@@ -132,7 +132,7 @@ def _say_nothing_newer(lock: Lock, obtained: Obtained, *, as_json: bool) -> None
     if as_json:
         emit(_answer(lock, obtained, [], []))
         return
-    for note in obtaining.remarks(obtained):
+    for note in installing.remarks(obtained):
         echo(paint(f"note: {one_line(note)}", "yellow"))
     newest = "the newest version that suits this Corral" if obtained.note else "the newest version"
     echo(f"{one_line(obtained.version.name)} is {newest}; {one_line(lock.version)} is installed.")

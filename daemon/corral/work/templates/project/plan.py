@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from corral.config.paths import Project
 from corral.git.remote.parts import MERGED_BY_KEY, Part, Parts
-from corral.git.text_merge import TextMerge
 from corral.work.templates.api import UpdateAction
-from corral.work.templates.project.merging import merge_json
+from corral.work.templates.project.lock import Lock, change_of
+from corral.work.templates.project.merging import TextMerge, merge_json, without
 
 CHANGING = frozenset({"add", "replace", "merge", "remove"})
 
@@ -106,3 +107,61 @@ def _by_key(path: str, base: Part | None, mine: bytes | None, theirs: Part | Non
     if merged.data == (mine or b"{}\n"):
         return Step(path, "keep", reason=reason) if reason else Step(path, "same")
     return Step(path, "merge" if mine is not None else "add", merged.data, reason=reason)
+
+
+# -- Plan what is left of a project's template when Corral is removed: files that the project did not change go,
+# others stay
+
+
+@dataclass(frozen=True)
+class Removal:
+    """The files to write, and those that stay.
+
+    Attributes:
+        contents: By file its content; None: it is deleted.
+        kept: By path, why a file of the template stays.
+    """
+
+    contents: Mapping[Path, bytes | None]
+    kept: Mapping[str, str]
+
+
+def plan(project: Project, lock: Lock, current: Mapping[Path, bytes | None]) -> Removal:
+    """Compare a template's files with what the project has of them. The files in ``.corral`` go with the folder.
+
+    Args:
+        current: The content that files will have, where that is not what they have now; None: none.
+    """
+    contents: dict[Path, bytes | None] = {}
+    kept: dict[str, str] = {}
+    for path, checksum in lock.files.items():
+        file = project.root / path
+        if file.is_relative_to(project.home) or not _is_plain(project, file):
+            continue
+        if path in MERGED_BY_KEY:
+            now = current[file] if file in current else file.read_bytes()
+            if now is not None:
+                contents[file] = _taken_out(path, now, lock, kept)
+        elif path in lock.had:
+            kept[path] = "it was there before the template"
+        elif change_of(file, checksum) == "unchanged":
+            contents[file] = None
+        else:
+            kept[path] = "you changed it"
+    return Removal(contents, kept)
+
+
+def _taken_out(path: str, now: bytes, lock: Lock, kept: dict[str, str]) -> bytes | None:
+    try:
+        rest = without(now, lock.added.get(path, {}))
+    except ValueError:
+        kept[path] = "it is no JSON object"
+        return now
+    if rest.conflicts:
+        kept[path] = f"you changed {', '.join(rest.conflicts)}"
+    return rest.data or (b"{}\n" if path in lock.had else None)
+
+
+def _is_plain(project: Project, file: Path) -> bool:
+    inside = file.parent.resolve().is_relative_to(project.root.resolve())
+    return inside and file.is_file() and not file.is_symlink()

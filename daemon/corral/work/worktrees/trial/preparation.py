@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+import platform
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from corral.config.links import make_own_folder
+from corral.config.links import CACHE, make_own_folder
+from corral.config.paths import Project
 from corral.config.trust import SETUP, refuse
 from corral.core.errors import CorralError, SetupFailed
 from corral.core.inputs import CACHED, COPIED, INSTALLED, Prepared
-from corral.git.ignoring import ignored
+from corral.git.checkouts.ignored import ignored
 from corral.git.process.command import Git
 from corral.runners.environment import verification_environment
 from corral.runners.tags import PROJECT_MARK, WORKTREE_MARK
 from corral.work.worktrees import folders, residue
 from corral.work.worktrees.allocation import SETUP_TIMEOUT_S, WorktreeContext
+from corral.work.worktrees.folders import find_folders
 from corral.work.worktrees.provision import (
     INCLUDE_FILE,
     MARKER,
@@ -38,9 +43,16 @@ from corral.work.worktrees.provision import (
     way_is_open,
 )
 from corral.work.worktrees.recipes import Folder, Recipe
-from corral.work.worktrees.survey import find_folders
-from corral.work.worktrees.trial import cache, leading, locks
-from corral.work.worktrees.trial.mirror import Known, content_of, is_racy, look_again, mirror, remove
+from corral.work.worktrees.trial.mirror import (
+    Known,
+    as_written,
+    content_of,
+    is_racy,
+    look_again,
+    mirror,
+    remove,
+    swapped,
+)
 
 _RECORD = "corral-dependencies.json"
 """In the worktree's git directory: by folder, what is known of its files. Not there while they are being changed."""
@@ -114,9 +126,9 @@ class _Preparation:
         self._main, self._worktree = context.project.root.resolve(), place.path.resolve()
         self._checkout = place.prove()
         recipes = allowed(context.recipes, self._settings.worktrees.recipes)
-        self._recipes = [recipe for recipe in recipes if locks.tracked(self._checkout, recipe.detect)]
+        self._recipes = [recipe for recipe in recipes if tracked(self._checkout, recipe.detect)]
         path = verification_environment(os.environ, {}, self._main).get("PATH", os.defpath)
-        self._keys = {recipe.name: locks.key(self._checkout, self._worktree, recipe, path) for recipe in self._recipes}
+        self._keys = {recipe.name: key(self._checkout, self._worktree, recipe, path) for recipe in self._recipes}
         self._left = frozenset(Path(folder.path).name for recipe in self._recipes for folder in recipe.folders)
         self._account = _Account()
         self._before: dict[str, Known] = {}
@@ -155,7 +167,7 @@ class _Preparation:
     def _bring(self, recipe: Recipe) -> bool:
         """Bring a recipe's folders from the cache or the person's checkout; False: its own command is to make them."""
         if self._may_run(recipe):
-            entry = cache.find(self._context.project, self._keys[recipe.name])
+            entry = find(self._context.project, self._keys[recipe.name])
             return entry is not None and self._restore(recipe, entry)
         if not self._copy(recipe) and recipe.setup:
             hint = f"worktrees.setup: [{RECIPES_OWN_SETUP}] would run: {recipe.setup}"
@@ -167,16 +179,16 @@ class _Preparation:
         return recipe.setup is not None and RECIPES_OWN_SETUP in self._settings.worktrees.setup
 
     def _is_at_hand(self, recipe: Recipe) -> bool:
-        return not self._may_run(recipe) or cache.find(self._context.project, self._keys[recipe.name]) is not None
+        return not self._may_run(recipe) or find(self._context.project, self._keys[recipe.name]) is not None
 
-    def _restore(self, recipe: Recipe, entry: cache.Entry) -> bool:
+    def _restore(self, recipe: Recipe, entry: Entry) -> bool:
         if not all(map(self._is_way_open, entry.digests)):
             return False
         for path, digest in entry.digests.items():
             place = self._worktree / path
             mirrored = mirror(entry.folder(path), place, self._before.get(path, {}), keep=(MARKER,), cow=self._cow)
             if mirrored.digest != digest:  # somebody wrote into the cache
-                cache.forget(entry)
+                forget(entry)
                 return False
             self._keep_out_of_commits(place)
             self._account.known[path] = look_again(mirrored, place)
@@ -187,7 +199,7 @@ class _Preparation:
     def _copy(self, recipe: Recipe, **why: Any) -> bool:
         """Copy what the person's checkout has; False: nothing."""
         copies = [(folder, path) for folder, path in self._paths_in(self._main, recipe) if self._can_take(folder, path)]
-        differs = locks.differing(self._checkout, self._worktree, self._main, recipe) if copies else []
+        differs = differing(self._checkout, self._worktree, self._main, recipe) if copies else []
         for folder, path in copies:
             digest = self._copy_folder(folder, path)
             self._note(recipe, path, COPIED, digest, **({"differs": differs} if differs else {}), **why)
@@ -199,14 +211,14 @@ class _Preparation:
             source,
             place,
             self._before.get(path, {}),
-            lead=leading.into(self._main, self._worktree),
+            lead=into(self._main, self._worktree),
             omit=lambda name: any(fnmatch(name, pattern) for pattern in folder.omit),
             keep=(MARKER,),
             cow=self._cow,
         )
         if folder.relocate:
             folders.relocate(place, place, source, self._main, self._worktree, only=set(mirrored.fresh))
-        for link in leading.leave_out(place, mirrored.links, self._main, self._worktree):
+        for link in leave_out(place, mirrored.links, self._main, self._worktree):
             self._made.notes.append(f"{path}/{link}: left out, it leads into the main checkout")
         self._keep_out_of_commits(place)
         self._account.known[path] = look_again(mirrored, place)
@@ -273,7 +285,7 @@ class _Preparation:
                 self._note(recipe, path, INSTALLED, None)
             return
         key = self._keys[recipe.name]
-        entry, known = cache.store(self._context.project, key, self._worktree, own)
+        entry, known = store(self._context.project, key, self._worktree, own)
         self._account.known |= known
         for path, digest in entry.digests.items():
             self._note(recipe, path, INSTALLED, digest, key=key)
@@ -342,3 +354,181 @@ class _Preparation:
         file.unlink(missing_ok=True)
         yield
         file.write_text(json.dumps(self._account.known))
+
+
+# -- Symlinks of a dependency folder that lead into the person's checkout: they lead into the worktree instead, or are
+# left out
+
+
+def into(main: Path, worktree: Path) -> Callable[[Path], str]:
+    """Where the copy of a link is to lead, from the link in the main checkout.
+
+    Args:
+        main: The main checkout, resolved.
+        worktree: The worktree, resolved.
+    """
+
+    def lead(link: Path) -> str:
+        text = as_written(link)
+        target = Path(os.path.normpath(link.parent / text))
+        if target.is_relative_to(main):
+            return text if not Path(text).is_absolute() else str(worktree / target.relative_to(main))
+        real = Path(os.path.realpath(link))
+        if real.is_relative_to(main):  # by another name of the checkout, or by a link elsewhere that leads back
+            return str(worktree / real.relative_to(main))
+        return str(target)
+
+    return lead
+
+
+def leave_out(place: Path, links: Sequence[str], main: Path, worktree: Path) -> list[str]:
+    """Remove those links of a copied folder that lead into the main checkout all the same, and name them."""
+    left_out = []
+    for link in links:
+        real = Path(os.path.realpath(place / link))
+        if real.is_relative_to(main) and not real.is_relative_to(worktree):
+            (place / link).unlink()
+            left_out.append(link)
+    return left_out
+
+
+# -- What decides the content of dependency folders: the tracked files that a recipe calls ``locks``
+
+
+def tracked(checkout: Git, globs: Sequence[str], *words: str) -> list[str]:
+    """Files in the index that match one of some globs, as ``ls-files`` prints them; none without a glob.
+
+    Raises:
+        GitFailed: Git could not list them.
+    """
+    if not globs:
+        return []
+    return checkout.check("ls-files", "-z", *words, "--", *(f":(glob){glob}" for glob in globs)).names
+
+
+def key(checkout: Git, worktree: Path, recipe: Recipe, path: str) -> str:
+    """Names what the recipe's own command makes of a checkout: the same key, the same folders.
+
+    Args:
+        checkout: Its index holds the commit.
+        worktree: Where it stands: folders may hold that path.
+        path: The ``PATH`` on which the recipe's programs are found.
+
+    Raises:
+        GitFailed: Git could not list the files.
+    """
+    locks = tracked(checkout, recipe.locks, "-s")
+    machine = [platform.system(), platform.machine(), *(_program(name, path) for name in recipe.programs)]
+    text = json.dumps([recipe.model_dump(mode="json"), locks, machine, str(worktree)])
+    return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()
+
+
+def differing(checkout: Git, worktree: Path, main: Path, recipe: Recipe) -> list[str]:
+    """Those of the candidate's locks that are not, byte for byte, what the person's checkout has there.
+
+    Raises:
+        GitFailed: Git could not list the files.
+        OSError: One could not be read.
+    """
+    return [path for path in tracked(checkout, recipe.locks) if _bytes(worktree / path) != _bytes(main / path)]
+
+
+def _program(name: str, path: str) -> list[object]:
+    program = shutil.which(name, path=path)
+    if program is None:
+        return [name]
+    info = Path(program).stat()
+    return [os.path.realpath(program), info.st_size, info.st_mtime_ns]
+
+
+def _bytes(file: Path) -> bytes | None:
+    return file.read_bytes() if file.is_file() else None
+
+
+# -- Dependency folders as a recipe's own command made them, by the key of what decided them (`locks`).
+#
+# An entry is written aside and renamed in: it is whole or not there. One that is not what it was when it was written
+# is removed.
+
+MOST = 4
+"""Entries that are kept; the one that was not used for longest goes first."""
+
+_META = "folders.json"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What is stored under a key.
+
+    Attributes:
+        digests: By the folder's path in the worktree, the digest of what it holds.
+    """
+
+    place: Path
+    digests: dict[str, str]
+
+    def folder(self, path: str) -> Path:
+        """Where the copy of one of the folders is."""
+        return self.place / str(list(self.digests).index(path))
+
+
+def find(project: Project, key: str) -> Entry | None:
+    """The entry of a key, which counts as used now; None: there is none."""
+    place = _root(project) / key
+    try:
+        digests = json.loads((place / _META).read_text())
+        os.utime(place)
+    except (FileNotFoundError, ValueError):
+        return None
+    return Entry(place, digests)
+
+
+def store(project: Project, key: str, worktree: Path, paths: Sequence[str]) -> tuple[Entry, dict[str, Known]]:
+    """Copy folders of a worktree into the cache.
+
+    Returns:
+        The entry, and by path what is known of it and of the worktree's folder as its copy.
+
+    Raises:
+        OSError: The disk is full, say; nothing half-made counts.
+    """
+    root = make_own_folder(_root(project), project.root)
+    aside = root / f"{key}.new"
+    _remove(aside)
+    aside.mkdir(mode=0o700)
+    mirrors = {
+        path: mirror(worktree / path, aside / str(number), {}, keep=(MARKER,)) for number, path in enumerate(paths)
+    }
+    digests = {path: mirrored.digest for path, mirrored in mirrors.items()}
+    (aside / _META).write_text(json.dumps(digests))
+    place = root / key
+    _remove(place)
+    aside.rename(place)
+    newest_first = sorted(_entries(root), key=lambda folder: folder.stat().st_mtime_ns, reverse=True)
+    for old in newest_first[MOST:]:
+        if old != place:
+            _remove(old)
+    entry = Entry(place, digests)
+    return entry, {path: swapped(look_again(mirrored, entry.folder(path))) for path, mirrored in mirrors.items()}
+
+
+def forget(entry: Entry) -> None:
+    """Remove an entry.
+
+    Raises:
+        OSError: It could not be removed.
+    """
+    _remove(entry.place)
+
+
+def _root(project: Project) -> Path:
+    return project.home / CACHE / "dependencies"
+
+
+def _entries(root: Path) -> list[Path]:
+    return [entry for entry in root.iterdir() if entry.is_dir() and not entry.is_symlink()]
+
+
+def _remove(place: Path) -> None:
+    if place.exists():
+        shutil.rmtree(place)

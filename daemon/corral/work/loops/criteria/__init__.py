@@ -1,1 +1,0 @@
-"""The criteria of loops: a module per kind, each with ``evaluate``."""
