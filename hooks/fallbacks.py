@@ -23,6 +23,14 @@ def from_outside(locate) -> tuple[str, str]:  # type: ignore[no-untyped-def]
     return locate(began)[1:] if os.path.isabs(began) else ("", "")
 
 
+def home_of_edit(payload: bytes, locate) -> str:  # type: ignore[no-untyped-def]
+    """The ``.corral`` folder of the project in whose checkout the file of an edit is, wherever the session is; empty if none."""
+    import last_look
+
+    written = last_look.real_paths(json.loads(payload))
+    return next((home for path in written if (home := locate(os.path.dirname(path))[1])), "")
+
+
 def answer(home: str, event: str, payload: bytes, error: Exception, ask, denial: bytes) -> bytes:  # type: ignore[no-untyped-def]
     """Before an edit the answer of the daemon that this starts, else the last look's; to a new session that nothing guards it.
 

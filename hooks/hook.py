@@ -4,7 +4,7 @@
 ``.corral/logs/hook.log``, exit 0: no session is ever broken. Where no daemon answers before an edit, the last look
 decides (``corral/client/last_look.py``); with ``--deny-when-down`` (in a project's settings) a fault is a denial. The
 process that ``--from-shell`` runs for is in ``CLAUDE_PID``. In a repository of another user it does nothing (the rule is
-in ``corral/config/ownership.py``). Nothing slow is imported: json alone doubles the time, so events travel as bytes.
+in ``corral/config/ownership.py``). Nothing slow is imported (json doubles the time): events travel as bytes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DENIAL = b"""{"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionD
 
 
 def main(event: str, *options: str) -> int:
-    payload, answer, strict = sys.stdin.buffer.read().strip(), b"{}", "--deny-when-down" in options
+    payload, answer = sys.stdin.buffer.read().strip(), b"{}"
     try:
         top, home, foreign = locate(os.getcwd())
     except FileNotFoundError:  # the folder is gone, and the session goes on
@@ -32,18 +32,27 @@ def main(event: str, *options: str) -> int:
     if event == "SessionStart" and (foreign or (not home and os.path.isfile(top + "/.git"))):
         answer = beside("ownership").notice(payload, foreign, top)
     elif home:
-        try:
-            answer = ask(home, event, payload, strict, "--from-shell" in options)
-        except Exception as error:
-            try:
-                answer = beside("fallbacks").answer(home, event, payload, error, ask, DENIAL if strict else b"")
-            except Exception as failure:  # where even that fails, no edit passes
-                print(repr(failure), file=sys.stderr)
-                answer = DENIAL if event == "PreToolUse" and any(name in payload for name in EDITS) else b"{}"
+        answer = told(home, event, payload, *options)
+    if event == "PreToolUse" and (b'"is_elsewhere"' in answer or not home):
+        there = beside("fallbacks").home_of_edit(payload, locate)
+        answer = told(there, event, payload, *options) if there not in ("", home) else b"{}"
     if event.startswith("Worktree"):
         return beside("fallbacks").worktree(top, event, payload, answer, coordinated=bool(home))
     sys.stdout.buffer.write(b"" if answer == b"{}" else answer)
     return 0
+
+
+def told(home: str, event: str, payload: bytes, *options: str) -> bytes:
+    """The answer of a project's daemon, or what is answered without one."""
+    strict = "--deny-when-down" in options
+    try:
+        return ask(home, event, payload, strict, "--from-shell" in options)
+    except Exception as error:
+        try:
+            return beside("fallbacks").answer(home, event, payload, error, ask, DENIAL if strict else b"")
+        except Exception as failure:  # where even that fails, no edit passes
+            print(repr(failure), file=sys.stderr)
+            return DENIAL if event == "PreToolUse" and any(name in payload for name in EDITS) else b"{}"
 
 
 def locate(folder: str) -> tuple[str, str, str]:
@@ -54,7 +63,8 @@ def locate(folder: str) -> tuple[str, str, str]:
         common = os.path.realpath(os.path.join(git_dir, shared := pointer(git_dir + "/commondir", "")))  # a worktree's
         parent, name = os.path.split(common)
         top, main = (parent, parent) if name == ".git" else (folder, common)
-        if not os.path.isfile((home := os.path.join(main, ".corral")) + "/config.yaml"):
+        home = os.path.join(main, ".corral")  # a branch may be checked out that has no settings: the database stays
+        if not (os.path.isfile(home + "/config.yaml") or os.path.isfile(home + "/corral.db")):
             return top, "", ""
         checkout, main = (folder, marker, git_dir), main if shared else folder  # the names that git uses for the two
         paths = (*checkout, common, main, home, *(os.path.join(home, name) for name in os.listdir(home)))

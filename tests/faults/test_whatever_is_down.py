@@ -68,6 +68,51 @@ def test_what_a_living_session_holds_is_overwritten_by_nobody_and_what_is_free_b
         eventually(lambda: list((house.root / ".corral" / "run" / "holds").glob("*")) == [])
 
 
+def test_the_tools_of_other_servers_are_looked_at_too(house: Coordinated, join: Join) -> None:
+    ada = join("ada")
+    ada.edits(HELD)
+    house.kill_daemon()
+    unstartable(house)
+    for given in ({"path": HELD}, {"source": HELD, "destination": "new.md"}):
+        assert denied(hook_before_edit(house.root, HELD, tool_name="mcp__fs__write", tool_input=given))
+    assert denied(hook_before_edit(house.root, HELD, tool_name="mcp__fs__read", tool_input={"id": HELD})) is None
+
+
+def test_a_session_of_another_place_is_asked_about_where_its_file_is(
+    house: Coordinated, join: Join, tmp_path: Path
+) -> None:
+    """By its bridge and by hook.py; it takes the lock, and rests in the eyes of a project that hears nothing else of it."""
+    ada, place = join("ada"), tmp_path / "elsewhere"
+    ada.edits(HELD)
+    place.mkdir()
+    guest = Client(place, "guest")
+    try:
+        absolute = str(house.root)
+        assert denied(guest.edits(f"{absolute}/{HELD}")) and not denied(guest.edits(f"{absolute}/{FREE}"))
+        assert guest.edits(str(place / "own.txt")) == {}
+        assert {row["file_path"]: row["session_id"] for row in house.json("lock", "list")} == {
+            HELD: "ada",
+            FREE: "guest",
+        }
+        assert next(row["status"] for row in house.json("session", "list") if row["session_id"] == "guest") == "idle"
+        with killed(house):
+            unstartable(house)
+            assert "as Corral knew it last" in (denied(guest.edits(f"{absolute}/{HELD}")) or "")
+            assert denied(hook_before_edit(place, f"{absolute}/{HELD}", "other"))
+            assert hook_before_edit(place, "own.txt", "other") == {}
+    finally:
+        guest.close()
+
+
+def test_a_bridge_that_no_hook_reached_says_so(house: Coordinated, join: Join) -> None:
+    """The hook in the settings leaves edits to a bridge whose file can be executed."""
+    client = join("ada")
+    (announced,) = (house.root / ".corral" / "run" / "clients").iterdir()
+    assert announced.stat().st_mode & 0o111 == 0
+    client.edits(HELD)
+    assert announced.stat().st_mode & 0o111
+
+
 def test_what_passed_meanwhile_is_said_and_becomes_a_lock(house: Coordinated, join: Join) -> None:
     ben = join("ben")
     house.hook("SessionEnd", "ben", reason="other")  # it is resumed while no daemon runs

@@ -23,6 +23,11 @@ from typing import Any, NamedTuple
 
 Json = dict[str, Any]
 EDIT_TOOLS = frozenset({"Write", "Edit", "MultiEdit", "NotebookEdit"})
+_PATHS = ("file_path", "notebook_path")
+_PATHS_OF_SERVERS = (*_PATHS, "path", "filepath", "filename", "relative_path", "target_file", "destination")
+"""The parameters in which edit tools, and tools of other MCP servers, name the file that they write."""
+_MOVED, _MOVED_TO = "source", "destination"
+_OURS = ("mcp__plugin_corral_corral__", "mcp__corral__")
 BUSY_S = 0.5
 """Seconds that a read waits for the database, and a mark for another process that looks at it."""
 MARK_S = 3600.0
@@ -39,6 +44,8 @@ the last valid settings; and how the last start of a daemon ended (see ``corral/
 
 _PREFIXED = re.compile(r"[a-z]+:")
 _OWN_PROCESS = re.compile(r"\A//?proc/(thread-)?self(?=/)")
+_TRIMMED = "\t\n\v\f\r \u00a0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff" + "".join(map(chr, range(0x2000, 0x200B)))
+"""What JavaScript takes for white space at the ends of a text."""
 _WILD = re.compile(r"[*?\[\\]")
 _HELD = """SELECT match_key, is_pattern, agent_name, client_pid, client_started, expires_at FROM live_holds
 WHERE expires_at > ? AND session_id NOT IN (?, ?) AND (checkout = ? OR ("exclusive" AND NOT automatic))
@@ -55,8 +62,25 @@ class Target(NamedTuple):
 
 
 def is_edit(event: Mapping[str, Any]) -> bool:
-    """Whether an event comes before an edit tool."""
-    return event.get("hook_event_name") == "PreToolUse" and event.get("tool_name") in EDIT_TOOLS
+    """Whether an event comes before an edit tool, or before another MCP server's tool that writes a file."""
+    name = str(event.get("tool_name"))
+    return event.get("hook_event_name") == "PreToolUse" and (
+        name in EDIT_TOOLS or (is_others(name) and any(paths(event)))
+    )
+
+
+def is_others(tool: str) -> bool:
+    """Whether it is the tool of an MCP server that is not Corral's own."""
+    return tool.startswith("mcp__") and not tool.startswith(_OURS)
+
+
+def paths(event: Mapping[str, Any]) -> tuple[str, str]:
+    """The path that a tool call writes, and the one from which it moves a file there, as they are given; empty: none."""
+    given = event.get("tool_input")
+    about = {name: value for name, value in given.items() if isinstance(value, str)} if isinstance(given, dict) else {}
+    of_server = is_others(str(event.get("tool_name")))
+    path = next((about[name] for name in (_PATHS_OF_SERVERS if of_server else _PATHS) if about.get(name)), "")
+    return path, about.get(_MOVED, "") if of_server and about.get(_MOVED_TO) else ""
 
 
 def call_of(event: Mapping[str, Any]) -> str:
@@ -74,7 +98,9 @@ def call_of(event: Mapping[str, Any]) -> str:
 
 
 def as_written(path: str, cwd: str, client: int) -> str:
-    """An absolute path as the client writes to it: it takes `..` by the names alone, and `/proc/self` is its own process."""
+    """An absolute path as the client writes to it: without white space around it, `..` taken by the names alone, and
+    `/proc/self` as its own process."""
+    path = path.strip(_TRIMMED)
     path = os.path.expanduser(path) if path.startswith("~/") else path
     path = os.path.normpath(os.path.join(cwd, path))
     return _OWN_PROCESS.sub(f"/proc/{client}", path) if client else path
@@ -87,10 +113,20 @@ def decide(home: str, event: Mapping[str, Any], database: str = "") -> Json:
         home: The ``.corral`` folder.
         event: The payload of the hook.
         database: Its path; empty: the usual one.
+
+    Returns:
+        What the hook prints; or ``{is_elsewhere: True}``, as the daemon does, where the file is in no checkout of this project.
     """
-    target, enforcement = _target(home, event), _enforcement(home)
-    if target is None or enforcement == "off":
-        return {}
+    written = real_paths(event)
+    targets = [target for path in written if (target := _target(home, path)) is not None]
+    if written and not targets:
+        return {"is_elsewhere": True}
+    enforcement = _enforcement(home)
+    answers = [_decide(home, event, target, enforcement, database) for target in targets if enforcement != "off"]
+    return next(filter(denies, answers), answers[0] if answers else {})
+
+
+def _decide(home: str, event: Mapping[str, Any], target: Target, enforcement: str, database: str) -> Json:
     away = f"Corral's daemon does not answer{cause(home)}."
     session = str(event.get("session_id"))
     me = str(event.get("agent_id") or session)
@@ -206,15 +242,15 @@ def _note(text: str) -> Json:
 # -- the file
 
 
-def _target(home: str, event: Mapping[str, Any]) -> Target | None:
-    """The file that an edit writes, through links; None if it is in no checkout of this project."""
-    given = event.get("tool_input")
-    path = (given.get("file_path") or given.get("notebook_path")) if isinstance(given, dict) else None
-    if not isinstance(path, str) or "\0" in path:
-        return None
+def real_paths(event: Mapping[str, Any]) -> list[str]:
+    """The files of an edit where the client's process writes them, through links."""
     named = os.environ.get("CLAUDE_PID", "")
-    client = int(named) if named.isdecimal() else os.getppid()
-    real = os.path.realpath(as_written(path, str(event.get("cwd") or ""), client))
+    client, cwd = int(named) if named.isdecimal() else os.getppid(), str(event.get("cwd") or "")
+    return [os.path.realpath(as_written(path, cwd, client)) for path in paths(event) if path and "\0" not in path]
+
+
+def _target(home: str, real: str) -> Target | None:
+    """What a file is to the project; None if it is in no checkout of it."""
     top = os.path.dirname(real)
     while not os.path.isfile(os.path.join(git_dir := _git_dir(top), "HEAD")):
         top, below = os.path.dirname(top), top
@@ -272,6 +308,12 @@ def enter(home: str, client: int, checkout: str) -> int | None:
         _write(descriptor, {"pid": client, "started": _started_at(client), "checkout": checkout})
         return descriptor
     return None
+
+
+def heard(descriptor: int) -> None:
+    """Say in a bridge's announcement that its client's hooks reach it: the hook in the settings then leaves edits to it."""
+    with suppress(OSError):
+        os.fchmod(descriptor, 0o700)
 
 
 def leave(home: str, client: int) -> None:

@@ -64,6 +64,11 @@ class Project(NamedTuple):  # not a dataclass: their module takes as long to loa
         return (self.home / "config.yaml").is_file()
 
     @property
+    def is_guarded(self) -> bool:
+        """Whether edits are checked: it is initialised, or was, and a branch is checked out that has no settings."""
+        return self.initialised or self.database.is_file()
+
+    @property
     def config_file(self) -> Path:
         """The team's settings."""
         return self.home / "config.yaml"
@@ -187,6 +192,16 @@ def find_project(start: Path, *, initialised: bool = True) -> Project:
             remedy="Run `corral init` in the repository.",
         )
     return project
+
+
+def find_guarded(start: Path) -> Project:
+    """The project that contains ``start``, if edits in it are checked.
+
+    Raises:
+        NotAProject: There is none; or another error of :func:`find_project`.
+    """
+    project = find_project(start, initialised=False)
+    return project if project.is_guarded else find_project(start)
 
 
 def _comes_back(project: Project) -> bool:

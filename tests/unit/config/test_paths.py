@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.config.paths import find_project
+from corral.config.paths import find_guarded, find_project
 from corral.core.errors import NotAProject
 
 
@@ -49,3 +49,11 @@ def test_settings_that_stay_away_are_told(
     with pytest.raises(NotAProject, match="not coordinated"):
         find_project(coordinated)
     assert bool(slept) == has_database, "nothing is waited for where Corral never was"
+
+
+def test_edits_are_checked_also_where_a_branch_is_checked_out_that_has_no_settings(coordinated: Path) -> None:
+    (coordinated / ".corral" / "config.yaml").unlink()
+    assert find_guarded(coordinated).root == coordinated.resolve()
+    (coordinated / ".corral" / "corral.db").unlink()
+    with pytest.raises(NotAProject, match="not coordinated"):
+        find_guarded(coordinated)

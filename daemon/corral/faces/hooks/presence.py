@@ -73,7 +73,13 @@ def presence(services: Services, event: HookEvent, now: datetime) -> Present:
             session_registry.alive(conn, Arrival(session_id=event.parent), now)
         row = session_registry.alive(conn, seen, now)
         news: dict[str, Any] = {}
-        if row["waiting_for"] is not None or row["status"] == SessionStatus.IDLE:
+        if seen.worktree is None and row["worktree"] is None and event.is_edit:
+            # A guest from outside of this project, of which nothing but its edits in it is heard: silence is no sign.
+            news = {"status": SessionStatus.IDLE}
+            if event.parent:
+                client = {"client_pid": seen.client_pid, "client_started": seen.client_started}
+                session_rows.change(conn, event.parent, {**news, **client})
+        elif row["waiting_for"] is not None or row["status"] == SessionStatus.IDLE:
             news = {"waiting_for": None, "status": SessionStatus.ACTIVE}
         if seen.worktree not in (None, row["worktree"]):  # the session moved there: it must not be reclaimed
             news = {**news, "worktree": seen.worktree, "cwd": seen.cwd}

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
+from corral.client.last_look import EDIT_TOOLS
 from corral.config.paths import Checkout, Project, find_checkout
 from corral.coordination.edits import unannounced
 from corral.coordination.edits.unannounced import Claim, Command, Edit, Evidence
@@ -32,7 +33,7 @@ from corral.core.logs import logger
 from corral.core.states import WorktreePurpose
 from corral.core.steps import Step
 from corral.core.visible import embedded
-from corral.faces.hooks.payloads import EDIT_TOOLS, HookEvent
+from corral.faces.hooks.payloads import HookEvent
 from corral.faces.hooks.tool_targets import target_at
 from corral.faces.hooks.transcript_tools import ToolCall, tool_calls
 from corral.git.checkouts import status
