@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +16,7 @@ import psutil
 import pytest
 
 from corral.client import last_look
-from tests.integration.hooking import fire
+from tests.integration.hooking import HOOK, fire
 from tests.integration.last_looking import Client, hook_before_edit
 from tests.support.coordinated import Coordinated, denied, eventually, rested, told
 from tests.support.worlds import World, broken_settings, frozen, killed, locked, stopped_for_good, unstartable
@@ -102,6 +104,45 @@ def test_a_session_of_another_place_is_asked_about_where_its_file_is(
             assert hook_before_edit(place, "own.txt", "other") == {}
     finally:
         guest.close()
+
+
+MOUNTED_TWICE = 'mount --bind "$1" "$2" && cd "$2" && exec "$3" -I -S "$4" PreToolUse'
+
+
+@pytest.mark.executed
+@pytest.mark.requires("unshare", "mount")
+def test_a_checkout_that_is_mounted_twice_is_one(house: Coordinated, join: Join, tmp_path: Path) -> None:
+    """As one whose path is spelled in another case is, where the file system folds it."""
+    join("ada").edits(HELD)
+    house.kill_daemon()
+    unstartable(house)
+    (second := tmp_path / "second").mkdir()
+    argv = ["unshare", "-rm", "sh", "-c", MOUNTED_TWICE, "sh", str(house.root), str(second), sys.executable, str(HOOK)]
+
+    def edits(path: str) -> dict[str, Any]:
+        call = {"tool_name": "Write", "tool_use_id": path, "tool_input": {"file_path": str(second / path)}}
+        event = {"session_id": "ben", "cwd": str(second), "hook_event_name": "PreToolUse", **call}
+        done = subprocess.run(argv, input=json.dumps(event), capture_output=True, text=True, timeout=60, check=False)
+        if done.returncode != 0 and not done.stdout:
+            pytest.skip(f"nothing can be mounted here: {done.stderr}")
+        return dict(json.loads(done.stdout or "{}"))
+
+    assert "as Corral knew it last" in (denied(edits(HELD)) or "")
+    assert denied(edits(FREE)) is None and denied(hook_before_edit(house.root, FREE, "cid"))
+
+
+def test_a_client_that_had_no_room_for_its_announcement_lives_too(house: Coordinated, join: Join) -> None:
+    """Each of two sessions that start on a full disk knows of the other."""
+    ada, ben = join("ada"), join("ben")
+    clients = house.root / ".corral" / "run" / "clients"
+    for file in clients.iterdir():
+        os.truncate(file, 0)
+    rested(house.root / ".corral" / "corral.db")
+    house.run("daemon", "stop")
+    (house.root / ".corral" / "corral.db").write_bytes(b"garbage" * 1000)
+    assert "Another session works in this checkout" in (denied(ben.edits(FREE)) or "")
+    ada.die()
+    assert denied(ben.edits(FREE)) is None
 
 
 def test_a_bridge_that_no_hook_reached_says_so(house: Coordinated, join: Join) -> None:

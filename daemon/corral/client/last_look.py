@@ -47,9 +47,8 @@ _OWN_PROCESS = re.compile(r"\A//?proc/(thread-)?self(?=/)")
 _TRIMMED = "\t\n\v\f\r \u00a0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff" + "".join(map(chr, range(0x2000, 0x200B)))
 """What JavaScript takes for white space at the ends of a text."""
 _WILD = re.compile(r"[*?\[\\]")
-_HELD = """SELECT match_key, is_pattern, agent_name, client_pid, client_started, expires_at FROM live_holds
-WHERE expires_at > ? AND session_id NOT IN (?, ?) AND (checkout = ? OR ("exclusive" AND NOT automatic))
-ORDER BY expires_at DESC"""
+_HELD = """SELECT match_key, is_pattern, agent_name, client_pid, client_started, expires_at, checkout,
+"exclusive" AND NOT automatic FROM live_holds WHERE expires_at > ? AND session_id NOT IN (?, ?) ORDER BY expires_at DESC"""
 
 
 class Target(NamedTuple):
@@ -199,13 +198,25 @@ def _holder(home: str, database: str, target: Target, me: str, session: str) -> 
     try:
         with closing(sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None)) as conn:
             conn.execute("PRAGMA query_only=ON").close()
-            rows = conn.execute(_HELD, (now, me, session, target.checkout)).fetchall()
+            rows = conn.execute(_HELD, (now, me, session)).fetchall()
     except sqlite3.Error as error:
         raise OSError(f"the database cannot be read: {error}") from error
-    for key, is_pattern, name, pid, started, until in rows:
-        if _covers(key, bool(is_pattern), target.key) and _lives(home, pid, started):
+    for key, is_pattern, name, pid, started, until, checkout, is_everywhere in rows:
+        if not (_covers(key, bool(is_pattern), target.key) and (is_everywhere or _is_same(checkout, target.checkout))):
+            continue
+        if _lives(home, pid, started):
             return f"{name} until {until[11:16]} UTC"
     return None
+
+
+def _is_same(folder: object, other: str) -> bool:
+    """Whether two paths are one folder: it has several where it is mounted twice, or where the case of names is folded."""
+    if folder == other:
+        return True
+    try:
+        return os.path.samefile(str(folder), other)
+    except OSError:
+        return False
 
 
 def _covers(held: str, is_pattern: bool, key: str) -> bool:
@@ -222,12 +233,17 @@ def _blind(home: str, target: Target, away: str, error: Exception) -> Json:
     if _allowed_until(home) > time.time():
         return _note(f"{unknown} A person lets edits pass for now.")
     mine = _own_processes()
-    if any(client.get("checkout") == target.checkout and client["pid"] not in mine for client in living(home)):
+    if any(client["pid"] not in mine and _may_work_in(client, target.checkout) for client in living(home)):
         return _denial(
             f"{unknown} Another session works in this checkout, so the edit was not made. A person, not an agent, lets edits "
             "pass: `corral guard allow --for 1h`. `corral daemon start` starts the daemon, or says why it cannot."
         )
     return _note(f"{unknown} No other session works in this checkout, so the edit passes. Run `corral doctor`.")
+
+
+def _may_work_in(client: Json, checkout: str) -> bool:
+    """Whether a client was started in a checkout; one that could not write down where, on a full disk, may have been."""
+    return "checkout" not in client or _is_same(client["checkout"], checkout)
 
 
 def _denial(reason: str) -> Json:
@@ -257,7 +273,7 @@ def _target(home: str, real: str) -> Target | None:
         if top == below:
             return None
     common = os.path.realpath(os.path.join(git_dir, _pointer(os.path.join(git_dir, "commondir"))))
-    if os.path.realpath(home) not in (os.path.join(place, ".corral") for place in (common, os.path.dirname(common))):
+    if not any(_is_same(home, os.path.join(place, ".corral")) for place in (common, os.path.dirname(common))):
         return None
     relative = os.path.relpath(real, top)
     text = os.fsencode(relative).decode("utf-8", "backslashreplace")
@@ -329,6 +345,8 @@ def living(home: str) -> list[Json]:
         with _folder(home, CLIENTS, makes=False) as folder:
             for name in os.listdir(folder):
                 client, is_held = _look_at(name, folder)
+                if client is None and is_held and (pid := name.partition(".")[0]).isdecimal():
+                    client = {"pid": int(pid)}  # there was no room for more than its name
                 if (
                     client is not None
                     and isinstance(client["pid"], int)
@@ -416,7 +434,8 @@ def _mark(home: str, target: Target, me: str, session: str) -> str | None:
     """
     from hashlib import sha256
 
-    name = sha256(os.fsencode(f"{target.checkout}\0{target.key}")).hexdigest()[:32]
+    top = os.stat(target.checkout)
+    name = sha256(os.fsencode(f"{top.st_dev}:{top.st_ino}\0{target.key}")).hexdigest()[:32]
     mine, announced = _own_processes(), {client["pid"] for client in living(home)}
     client = next((pid for pid in mine if pid in announced), mine[0] if mine else os.getppid())
     mark = {**target._asdict(), "actor": me, "session": session, "client": client, "started": _started_at(client)}

@@ -7,6 +7,7 @@ a submodule), inside the git directory.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from pathlib import Path
@@ -140,6 +141,22 @@ class Project(NamedTuple):  # not a dataclass: their module takes as long to loa
         return next(
             (folder for folder in there if not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK))), None
         )
+
+    def known(self, checkout: Checkout | None) -> Checkout | None:
+        """A checkout by the path that git knows it by; None if it is none of this project.
+
+        One folder has several paths where it is mounted twice, or where the case of names is folded: the folder itself counts.
+        """
+        if checkout is None or checkout.common_dir == self.common_dir:
+            return checkout
+        with contextlib.suppress(OSError):
+            if checkout.common_dir.samefile(self.common_dir):
+                if checkout.git_dir == checkout.common_dir:
+                    return Checkout(checkout.top if self.bare else self.root, self.common_dir, self.common_dir)
+                git_dir = self.common_dir / "worktrees" / checkout.git_dir.name
+                if (marker := _pointer(git_dir / "gitdir", "")) is not None:
+                    return Checkout(marker.parent, git_dir, self.common_dir)
+        return None
 
     def state_dir(self, chosen: str) -> Path:
         """The supervisor's folder: ``supervisor.state_dir``, relative to the project's root unless it is absolute."""

@@ -25,16 +25,15 @@ BRIDGE_WITHIN = timedelta(seconds=10)
 
 def arrival(services: Services, event: HookEvent) -> Arrival:
     """The session that an event describes."""
-    checkout = find_checkout(Path(event.cwd)) if event.cwd else None
-    ours = checkout is not None and checkout.common_dir == services.project.common_dir
+    checkout = services.project.known(find_checkout(Path(event.cwd))) if event.cwd else None
     pid = event.client_pid
     return Arrival(
         session_id=event.actor,
         agent_type=event.agent_type or ("subagent" if event.parent else "claude"),
         parent_session_id=event.parent,
         cwd=event.cwd or None,
-        worktree=str(checkout.top) if ours and checkout else None,
-        branch=_branch(checkout.git_dir) if ours and checkout else None,
+        worktree=str(checkout.top) if checkout else None,
+        branch=_branch(checkout.git_dir) if checkout else None,
         client_pid=pid,
         client_started=started_at(pid) if pid else None,
         entrypoint=event.entrypoint or None,
