@@ -276,7 +276,7 @@ def test_without_valid_settings_a_daemon_does_not_start_and_a_session_is_told_wh
     # On a busy machine a start may take longer to fail than a session waits for it.
     said = eventually(lambda: said if "ttl_s" in (said := said_at_start())["systemMessage"] else None)
     line = said["systemMessage"]
-    assert "does not guard this session" in line and "\n" not in line
+    assert "does not guard this session" in line and "\n" not in line and "`corral daemon start`" in line
     assert said["hookSpecificOutput"]["additionalContext"] == line
 
 

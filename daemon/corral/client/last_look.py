@@ -155,6 +155,7 @@ def unguarded(home: str) -> Json:
     last = _read_file(home, START, "error")
     remedy = str((last.get("error") or {}).get("remedy") or "") if last is not None and cause(home) else ""
     remedy = remedy or "Type `corral daemon start`, which says why it does not start."
+    remedy += "" if "`" in remedy else " Then type `corral daemon start`."
     text = f"Corral does not guard this session: its daemon does not answer{cause(home)}. {_printable(remedy)}"
     text += " Until then an edit passes if nobody held the file before."
     return {"systemMessage": text, "hookSpecificOutput": {"hookEventName": "SessionStart", "additionalContext": text}}
