@@ -6,6 +6,8 @@ const JSON_TYPE = { 'content-type': 'application/json' }
 const HANGS_MS = 30000
 const HUNG_MS = 1000
 let place // the promise of { socket, root }, or of null where nothing is coordinated
+let top // the checkout that this session is in, if it is in one
+const places = new Map() // the same promises, by the files outside of this session's project
 let began // where this session began, or was last known to be coordinated: it may work in a folder outside
 let hungUntil = 0 // a daemon that let a time limit pass is not waited for with every call
 let client // what every event says of its client
@@ -22,6 +24,7 @@ export function find($) {
 /** Look for the daemon again at the next question: it may listen elsewhere, or Corral was taken away. */
 export function forget() {
   place = undefined
+  places.clear()
 }
 
 /** Whether the daemon let a time limit pass just now: what nothing is guarded by then need not be asked. */
@@ -35,12 +38,39 @@ function python($, argv, options) {
 }
 
 async function locate($) {
-  const done = await python($, [`${$.plugin.root}/hooks/where.py`], { timeoutMs: 5000 })
+  const [here, checkout] = await where($, [])
+  top = checkout
+  if (here) began = here.root
+  return here
+}
+
+async function where($, options, stdin) {
+  const done = await python($, [`${$.plugin.root}/hooks/where.py`, ...options], { timeoutMs: 5000, ...(stdin && { stdin }) })
   if (done.exitCode !== 0) throw new Error(`where.py ended with ${done.exitCode}: ${done.stderr.slice(0, 200)}`)
-  const [socket, root] = done.stdout.split('\n')
-  if (!socket) return null
-  began = root
-  return { socket, root }
+  const [socket, root, checkout] = done.stdout.split('\n')
+  return [socket ? { socket, root } : null, checkout]
+}
+
+/** Where the daemon of the checkout listens that a file is in, if that is another project's; else null. */
+async function findThere($, path, about) {
+  if (top && path.startsWith(`${top}/`) && !(await find($))) return null
+  if (!places.has(path)) {
+    const found = where($, ['--of-edit'], JSON.stringify(about)).then(([there]) => there)
+    places.set(path, found)
+    found.catch(() => places.delete(path))
+  }
+  return places.get(path)
+}
+
+/**
+ * Ask the daemon of the project in whose checkout the file of an edit is, where that is another one than this session's.
+ *
+ * Resolves {} where it is in none.
+ */
+export async function askThere($, event, path, fields) {
+  const about = { ...await speaker($), ...fields, hook_event_name: event, _hook: { ...client, sent: Date.now() / 1000 } }
+  const there = await findThere($, path, about)
+  return there ? request($, `hooks/${event}`, { method: 'POST', headers: JSON_TYPE, body: JSON.stringify(about) }, DEADLINE_MS, there) : {}
 }
 
 /** Which client this is: its process, its version, and that a mod speaks. */
@@ -89,8 +119,8 @@ export function get($, path) {
   return request($, path, { method: 'GET' }, DEADLINE_MS)
 }
 
-async function request($, path, init, ms) {
-  const here = await find($)
+async function request($, path, init, ms, there) {
+  const here = there ?? await find($)
   if (!here) return {}
   const sent = $.http.fetch(`http://localhost/api/v1/${path}`, { ...init, socketPath: here.socket })
   const limit = ms === DEADLINE_MS && isHung() ? HUNG_MS : ms

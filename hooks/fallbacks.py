@@ -23,6 +23,23 @@ def from_outside(locate) -> tuple[str, str]:  # type: ignore[no-untyped-def]
     return locate(began)[1:] if os.path.isabs(began) else ("", "")
 
 
+def home_of_edit(payload: bytes, locate, own: str = "") -> str:  # type: ignore[no-untyped-def]
+    """The ``.corral`` folder of the project in whose checkout the file of an edit is, wherever the session is.
+
+    Empty if there is none, or if it is the session's ``own``, whose daemon knows no such file.
+    """
+    import last_look
+
+    written = last_look.real_paths(json.loads(payload))
+    return next((home for path in written if (home := locate(os.path.dirname(path))[1]) not in ("", own)), "")
+
+
+def elsewhere(home: str, event: str, payload: bytes, options, locate, told) -> bytes:  # type: ignore[no-untyped-def]
+    """The answer of the project that the file of an edit is in, where that is another than the session's own."""
+    there = home_of_edit(payload, locate, home)
+    return told(there, event, payload, *options) if there else b"{}"
+
+
 def answer(home: str, event: str, payload: bytes, error: Exception, ask, denial: bytes) -> bytes:  # type: ignore[no-untyped-def]
     """Before an edit the answer of the daemon that this starts, else the last look's; to a new session that nothing guards it.
 

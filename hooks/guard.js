@@ -1,6 +1,6 @@
 // The guard: before a tool writes, the daemon is asked, and obeyed. Where no daemon answers, hook.py takes the last look.
 
-import { ask, forget, isHung, lastLook, speaker } from './daemon.js'
+import { ask, askThere, find, forget, isHung, lastLook, speaker } from './daemon.js'
 import { note } from './screen.js'
 
 const WRITES =
@@ -51,8 +51,12 @@ function tell($, answer) {
   return answer
 }
 
+/** Ask about a call; of an edit outside of this session's project, the project that its file is in: its answer says so. */
 async function before($, event, fields) {
-  return tell($, await ask($, event, fields))
+  const answer = await ask($, event, fields)
+  const path = writtenBy(fields)
+  if (!path || !(answer.is_elsewhere || !(await find($)))) return tell($, answer)
+  return tell($, { ...await askThere($, event, path, fields), is_elsewhere: true, is_quiet: false })
 }
 
 async function look($, fields) {
@@ -64,6 +68,10 @@ async function look($, fields) {
     return tell($, { systemMessage: why })
   }
 }
+
+const PATHS = ['file_path', 'notebook_path', 'path', 'filepath', 'filename', 'relative_path', 'target_file', 'destination']
+
+const writtenBy = ({ tool_name, tool_input }) => tool_name !== 'Bash' && PATHS.map(name => tool_input?.[name]).find(Boolean)
 
 const target = e => e.file_path ?? e.notebook_path
 
@@ -121,7 +129,8 @@ export function guard(on) {
       telling = after($, event, { ...fields, is_unread: true })
       return withNotes(ran, notes(answer))
     }
-    return withNotes(ran, [...notes(answer), ...await after($, event, ofCall(e))])
+    const there = answer.is_elsewhere ? notes(await askThere($, event, writtenBy(fields), fields).catch(() => ({}))) : []
+    return withNotes(ran, [...notes(answer), ...there, ...await after($, event, ofCall(e))])
   }).catch(without)
 
   // Since it was let pass, a person may have been asked for longer than a lock lasts, and another mod may have changed its path.

@@ -1,10 +1,8 @@
 """Sends one Claude Code hook event to the daemon and prints the daemon's answer; contains no rules.
 
-``hook.py EVENT [--deny-when-down | --from-shell]``, with the event's JSON on standard input. Any fault is one line in
-``.corral/logs/hook.log``, exit 0: no session is ever broken. Where no daemon answers before an edit, the last look
-decides (``corral/client/last_look.py``); with ``--deny-when-down`` (in a project's settings) a fault is a denial. The
-process that ``--from-shell`` runs for is in ``CLAUDE_PID``. In a repository of another user it does nothing (the rule is
-in ``corral/config/ownership.py``). Nothing slow is imported: json alone doubles the time, so events travel as bytes.
+``hook.py EVENT [--deny-when-down | --from-shell]``, the event's JSON on standard input. A fault is one line in ``hook.log``: no
+session is ever broken. Before an edit without a daemon ``last_look.py`` decides; with ``--deny-when-down`` a fault is a denial.
+``CLAUDE_PID`` is what ``--from-shell`` runs for. Nothing slow is imported (json doubles the time): events travel as bytes.
 """
 
 from __future__ import annotations
@@ -15,14 +13,13 @@ import sys
 import time
 
 DEADLINE_S = {"SessionEnd": 1.0, "PreToolUse": 3.0, "WorktreeCreate": 280.0, "WorktreeRemove": 50.0}
-USUAL_DEADLINE_S, START_WAIT_S = 4.0, 5.0
-EDITS = (b'"Write"', b'"Edit"', b'"MultiEdit"', b'"NotebookEdit"')
+USUAL_DEADLINE_S, START_WAIT_S, EDITS = 4.0, 5.0, (b'Write"', b'Edit"')
 DENIAL = b"""{"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "deny",
 "permissionDecisionReason": "Corral's daemon does not answer, so nothing is edited. Run `corral daemon start`."}}"""
 
 
 def main(event: str, *options: str) -> int:
-    payload, answer, strict = sys.stdin.buffer.read().strip(), b"{}", "--deny-when-down" in options
+    payload, answer = sys.stdin.buffer.read().strip(), b"{}"
     try:
         top, home, foreign = locate(os.getcwd())
     except FileNotFoundError:  # the folder is gone, and the session goes on
@@ -31,19 +28,26 @@ def main(event: str, *options: str) -> int:
         home, foreign = beside("fallbacks").from_outside(locate)
     if event == "SessionStart" and (foreign or (not home and os.path.isfile(top + "/.git"))):
         answer = beside("ownership").notice(payload, foreign, top)
-    elif home:
+    else:
         try:
-            answer = ask(home, event, payload, strict, "--from-shell" in options)
-        except Exception as error:
-            try:
-                answer = beside("fallbacks").answer(home, event, payload, error, ask, DENIAL if strict else b"")
-            except Exception as failure:  # where even that fails, no edit passes
-                print(repr(failure), file=sys.stderr)
-                answer = DENIAL if event == "PreToolUse" and any(name in payload for name in EDITS) else b"{}"
+            answer = told(home, event, payload, *options) if home else answer
+            if event == "PreToolUse" and (b'"is_elsewhere"' in answer or not home):
+                answer = beside("fallbacks").elsewhere(home, event, payload, options, locate, told)
+        except Exception as failure:  # where even that fails, no edit passes
+            print(repr(failure), file=sys.stderr)
+            answer = DENIAL if home and event == "PreToolUse" and any(map(payload.__contains__, EDITS)) else answer
     if event.startswith("Worktree"):
         return beside("fallbacks").worktree(top, event, payload, answer, coordinated=bool(home))
     sys.stdout.buffer.write(b"" if answer == b"{}" else answer)
     return 0
+
+
+def told(home: str, event: str, payload: bytes, *options: str) -> bytes:
+    """The answer of a project's daemon, or what is answered without one."""
+    try:
+        return ask(home, event, payload, strict := "--deny-when-down" in options, "--from-shell" in options)
+    except Exception as error:
+        return beside("fallbacks").answer(home, event, payload, error, ask, DENIAL if strict else b"")
 
 
 def locate(folder: str) -> tuple[str, str, str]:
@@ -54,11 +58,11 @@ def locate(folder: str) -> tuple[str, str, str]:
         common = os.path.realpath(os.path.join(git_dir, shared := pointer(git_dir + "/commondir", "")))  # a worktree's
         parent, name = os.path.split(common)
         top, main = (parent, parent) if name == ".git" else (folder, common)
-        if not os.path.isfile((home := os.path.join(main, ".corral")) + "/config.yaml"):
+        home = os.path.join(main, ".corral")  # a branch may be checked out that has no settings: the database stays
+        if not (os.path.isfile(home + "/config.yaml") or os.path.isfile(home + "/corral.db")):
             return top, "", ""
         checkout, main = (folder, marker, git_dir), main if shared else folder  # the names that git uses for the two
-        paths = (*checkout, common, main, home, *(os.path.join(home, name) for name in os.listdir(home)))
-        foreign = [path for path in paths if not own(path)]
+        foreign = [p for p in (*checkout, common, main, home, *map(f"{home}/".__add__, os.listdir(home))) if not own(p)]
         refused = beside("ownership").refused(foreign, checkout, main, home) if foreign else ""
         return top, "" if refused else home, refused
     return ("", "", "") if (above := os.path.dirname(folder)) == folder else locate(above)
@@ -72,9 +76,8 @@ def own(path: str) -> bool:
         return True
 
 
-def is_own(uid: int) -> bool:
-    me = os.geteuid()  # for root, the caller of sudo is no stranger, as in git
-    return uid == me or (me == 0 and str(uid) == os.environ.get("SUDO_UID"))
+def is_own(uid: int) -> bool:  # for root, the caller of sudo is no stranger, as in git
+    return uid == os.geteuid() or (os.geteuid() == 0 and str(uid) == os.environ.get("SUDO_UID"))
 
 
 def pointer(file: str, prefix: str) -> str:
@@ -91,18 +94,14 @@ def ask(home: str, event: str, payload: bytes, strict: bool = False, shell: bool
     if not (payload.startswith(b'{"') and payload.endswith(b"}")):
         raise ValueError("the event is not a JSON object")
     entrypoint = "".join(c for c in os.environ.get("CLAUDE_CODE_ENTRYPOINT", "") if c.isalnum() or c in "-_")
-    # The parent of a hook in the settings is a shell, not a session.
-    client = os.environ.get("CLAUDE_PID", "") if shell else str(os.getppid())
+    client = os.environ.get("CLAUDE_PID", "") if shell else str(os.getppid())  # a shell is no session
     pid = int(client) if client.isdecimal() and not (strict or event.startswith("Worktree")) else 0
-    note = f',"_hook":{{"pid":{pid},"entrypoint":"{entrypoint}","source":"command"}}}}'
-    head = (
-        f"POST /api/v1/hooks/{event} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
-        f"Content-Type: application/json\r\nContent-Length: {len(payload) - 1 + len(note)}\r\n\r\n"
-    )
+    body = payload[:-1] + f',"_hook":{{"pid":{pid},"entrypoint":"{entrypoint}","source":"command"}}}}'.encode()
+    head = f"POST /api/v1/hooks/{event} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n"
     allowed_s = DEADLINE_S.get(event, USUAL_DEADLINE_S)
     link, reply = connect(home, strict or event in ("SessionStart", "WorktreeCreate"), allowed_s), b""
     deadline = time.monotonic() + allowed_s  # in addition to the start of the daemon
-    link.sendall(head.encode() + payload[:-1] + note.encode())
+    link.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
     while chunk := link.recv(65536):
         reply += chunk
         link.settimeout(max(0.001, deadline - time.monotonic()))
@@ -118,8 +117,9 @@ def connect(home: str, starts: bool, allowed_s: float) -> _socket.socket:
     patience = time.monotonic() + max(START_WAIT_S, allowed_s / 5)
     while True:
         try:
-            if len(os.fsencode(path)) > 100:  # as in corral/config/paths.py
-                path = beside("ownership").short_socket(home) or path
+            path = (
+                len(os.fsencode(path)) > 100 and beside("ownership").short_socket(home)
+            ) or path  # as config/paths.py
             link = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
             link.settimeout(allowed_s)
             link.connect(path)

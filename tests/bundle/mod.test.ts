@@ -7,11 +7,11 @@ const PLACE = '/repo/.corral/run/corral.sock\n/repo\n'
 const never = () => new Promise(() => undefined)
 const count = (asked, what) => asked.filter(one => one === what).length
 
-const engine = (on, { daemon, look = '{}', refused = '', where = () => PLACE, sleep = never, run = _ => ({ result: {} }) }) => {
+const engine = (on, { daemon, look = '{}', refused = '', where = _ => PLACE, sleep = never, run = _ => ({ result: {} }) }) => {
   const asked = []
   on('process.run', (_, e) => {
     asked.push(...[e.argv.at(-1), e.init?.cwd].filter(Boolean))
-    const stdout = String(e.argv.at(-1)).endsWith('where.py') ? where() : look
+    const stdout = e.argv.some(one => String(one).endsWith('where.py')) ? where(e.argv) : look
     const exitCode = stdout === null ? 1 : refused && e.argv.at(-1) === 'WorktreeCreate' ? 3 : 0
     return { value: { exitCode, stdout: stdout ?? '', stderr: refused, isStdoutTruncated: false, isStderrTruncated: false } }
   })
@@ -40,9 +40,23 @@ test('without a daemon the last look decides', async ($, on) => {
 })
 
 test('where nothing is coordinated nothing is asked', async ($, on) => {
-  const asked = engine(on, { daemon: () => HELD, where: () => '' })
+  const asked = engine(on, { daemon: () => HELD, where: () => '\n\n/repo\n' })
   expect((await $.tool.call(WRITE)).deny).toBeUndefined()
   expect(asked.length).toBe(1)
+})
+
+test('the project that a file is in decides about it, wherever the session is', async ($, on) => {
+  const there = argv => argv.includes('--of-edit')
+  engine(on, {
+    daemon: e => (e.init?.socketPath ?? e.socketPath) === '/other.sock' ? HELD : { is_elsewhere: true },
+    where: argv => there(argv) ? '/other.sock\n/other\n\n' : PLACE,
+  })
+  expect((await $.tool.call({ ...WRITE, file_path: '/other/a.txt' })).deny).toBe('held by Ann')
+})
+
+test('a session that is in no project asks the one that a file is in', async ($, on) => {
+  engine(on, { daemon: () => HELD, where: argv => argv.includes('--of-edit') ? PLACE : '\n\n\n' })
+  expect((await $.tool.call(WRITE)).deny).toBe('held by Ann')
 })
 
 test('a look for the daemon that fails does not mean that nothing is coordinated', async ($, on) => {

@@ -89,9 +89,27 @@ def test_a_held_file_stays_where_the_bridge_is_dead_or_was_never_started(guarded
     assert (team.repo / HELD).read_text() == "the holder's\n"
 
 
-def run_of(team: Team, *flags: str) -> str:
+@pytest.mark.slow("the client waits until it gives the bridge up")
+def test_a_held_file_stays_where_a_session_starts_while_the_daemon_is_frozen(guarded: Team) -> None:
+    holding(guarded)
+    with frozen(guarded.house):
+        assert "is held by" in run_of(guarded)
+    assert (guarded.repo / HELD).read_text() == "the holder's\n"
+
+
+def test_a_held_file_stays_where_a_session_was_started_elsewhere(guarded: Team, make_repo: Callable[..., Path]) -> None:
+    holding(guarded)
+    for place in (guarded.repo.parent, make_repo("another")):
+        told = run_of(guarded, "--add-dir", str(guarded.repo), cwd=place)
+        assert "is held by" in told, place
+    assert (guarded.repo / HELD).read_text() == "the holder's\n"
+
+
+def run_of(team: Team, *flags: str, cwd: Path | None = None) -> str:
     """One session that reads and overwrites the held file; returns what it was told."""
-    run = team.run(tool("Read", file_path=f"$CWD/{HELD}"), overwrites(), flags=flags)
+    file = str(team.repo / HELD)
+    steps = (tool("Read", file_path=file), tool("Write", file_path=file, content="by another\n"))
+    run = team.run(*steps, flags=flags, cwd=cwd)
     return json.dumps([event for event in run.events if event["type"] == "user"])
 
 

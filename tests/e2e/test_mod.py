@@ -36,7 +36,7 @@ def test_the_mod_alone_refuses_what_another_holds_also_in_a_subagent(team: Team,
     team.plugin = plugin(tmp_path / "modules only", hooks=False)
     team.run(
         tool("Write", file_path=f"$CWD/{HELD}", content="mine"),
-        tool("Write", file_path=f"~/here/{HELD}", content="mine"),
+        tool("Write", file_path=f"\n~/here/{HELD} \u00a0", content="mine"),  # the client takes white space away
         tool("Agent", description="try", prompt=inner, subagent_type="general-purpose", run_in_background=False),
         tool("Write", file_path="$CWD/free.txt", content="mine"),
         flags=("--allowedTools", "Agent"),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +16,7 @@ import psutil
 import pytest
 
 from corral.client import last_look
-from tests.integration.hooking import fire
+from tests.integration.hooking import HOOK, fire
 from tests.integration.last_looking import Client, hook_before_edit
 from tests.support.coordinated import Coordinated, denied, eventually, rested, told
 from tests.support.worlds import World, broken_settings, frozen, killed, locked, stopped_for_good, unstartable
@@ -66,6 +68,90 @@ def test_what_a_living_session_holds_is_overwritten_by_nobody_and_what_is_free_b
         expected = {HELD: "ada", FREE: "ben", "new.py": "cid"}
         eventually(lambda: {row["file_path"]: row["session_id"] for row in house.json("lock", "list")} == expected)
         eventually(lambda: list((house.root / ".corral" / "run" / "holds").glob("*")) == [])
+
+
+def test_the_tools_of_other_servers_are_looked_at_too(house: Coordinated, join: Join) -> None:
+    ada = join("ada")
+    ada.edits(HELD)
+    house.kill_daemon()
+    unstartable(house)
+    for given in ({"path": HELD}, {"source": HELD, "destination": "new.md"}):
+        assert denied(hook_before_edit(house.root, HELD, tool_name="mcp__fs__write", tool_input=given))
+    assert denied(hook_before_edit(house.root, HELD, tool_name="mcp__fs__read", tool_input={"id": HELD})) is None
+
+
+def test_a_session_of_another_place_is_asked_about_where_its_file_is(
+    house: Coordinated, join: Join, tmp_path: Path
+) -> None:
+    """By its bridge and by hook.py; it takes the lock, and rests in the eyes of a project that hears nothing else of it."""
+    ada, place = join("ada"), tmp_path / "elsewhere"
+    ada.edits(HELD)
+    place.mkdir()
+    guest = Client(place, "guest")
+    try:
+        absolute = str(house.root)
+        assert denied(guest.edits(f"{absolute}/{HELD}")) and not denied(guest.edits(f"{absolute}/{FREE}"))
+        assert guest.edits(str(place / "own.txt")) == {}
+        assert {row["file_path"]: row["session_id"] for row in house.json("lock", "list")} == {
+            HELD: "ada",
+            FREE: "guest",
+        }
+        assert next(row["status"] for row in house.json("session", "list") if row["session_id"] == "guest") == "idle"
+        with killed(house):
+            unstartable(house)
+            assert "as Corral knew it last" in (denied(guest.edits(f"{absolute}/{HELD}")) or "")
+            assert denied(hook_before_edit(place, f"{absolute}/{HELD}", "other"))
+            assert hook_before_edit(place, "own.txt", "other") == {}
+    finally:
+        guest.close()
+
+
+MOUNTED_TWICE = 'mount --bind "$1" "$2" && cd "$2" && exec "$3" -I -S "$4" PreToolUse'
+
+
+@pytest.mark.executed
+@pytest.mark.requires("unshare", "mount")
+def test_a_checkout_that_is_mounted_twice_is_one(house: Coordinated, join: Join, tmp_path: Path) -> None:
+    """As one whose path is spelled in another case is, where the file system folds it."""
+    join("ada").edits(HELD)
+    house.kill_daemon()
+    unstartable(house)
+    (second := tmp_path / "second").mkdir()
+    argv = ["unshare", "-rm", "sh", "-c", MOUNTED_TWICE, "sh", str(house.root), str(second), sys.executable, str(HOOK)]
+
+    def edits(path: str) -> dict[str, Any]:
+        call = {"tool_name": "Write", "tool_use_id": path, "tool_input": {"file_path": str(second / path)}}
+        event = {"session_id": "ben", "cwd": str(second), "hook_event_name": "PreToolUse", **call}
+        done = subprocess.run(argv, input=json.dumps(event), capture_output=True, text=True, timeout=60, check=False)
+        if done.returncode != 0 and not done.stdout:
+            pytest.skip(f"nothing can be mounted here: {done.stderr}")
+        return dict(json.loads(done.stdout or "{}"))
+
+    assert "as Corral knew it last" in (denied(edits(HELD)) or "")
+    assert denied(edits(FREE)) is None and denied(hook_before_edit(house.root, FREE, "cid"))
+
+
+def test_a_client_that_had_no_room_for_its_announcement_lives_too(house: Coordinated, join: Join) -> None:
+    """Each of two sessions that start on a full disk knows of the other."""
+    ada, ben = join("ada"), join("ben")
+    clients = house.root / ".corral" / "run" / "clients"
+    for file in clients.iterdir():
+        os.truncate(file, 0)
+    rested(house.root / ".corral" / "corral.db")
+    house.run("daemon", "stop")
+    (house.root / ".corral" / "corral.db").write_bytes(b"garbage" * 1000)
+    assert "Another session works in this checkout" in (denied(ben.edits(FREE)) or "")
+    ada.die()
+    assert denied(ben.edits(FREE)) is None
+
+
+def test_a_bridge_that_no_hook_reached_says_so(house: Coordinated, join: Join) -> None:
+    """The hook in the settings leaves edits to a bridge whose file can be executed."""
+    client = join("ada")
+    (announced,) = (house.root / ".corral" / "run" / "clients").iterdir()
+    assert announced.stat().st_mode & 0o111 == 0
+    client.edits(HELD)
+    assert announced.stat().st_mode & 0o111
 
 
 def test_what_passed_meanwhile_is_said_and_becomes_a_lock(house: Coordinated, join: Join) -> None:
@@ -190,7 +276,7 @@ def test_without_valid_settings_a_daemon_does_not_start_and_a_session_is_told_wh
     # On a busy machine a start may take longer to fail than a session waits for it.
     said = eventually(lambda: said if "ttl_s" in (said := said_at_start())["systemMessage"] else None)
     line = said["systemMessage"]
-    assert "does not guard this session" in line and "\n" not in line
+    assert "does not guard this session" in line and "\n" not in line and "`corral daemon start`" in line
     assert said["hookSpecificOutput"]["additionalContext"] == line
 
 

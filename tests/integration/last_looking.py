@@ -44,9 +44,8 @@ class Client(Bridge):
 def hook_before_edit(root: Path, path: str, session_id: str = "ben", **more: Any) -> dict[str, Any]:
     """What hook.py answers before an edit, as a mod or a hook in the settings runs it."""
     target = {"file_path": str(root / path)}
-    done = fire(
-        root, "PreToolUse", session_id=session_id, tool_name="Write", tool_input=target, tool_use_id="u", **more
-    )
+    call = {"session_id": session_id, "tool_name": "Write", "tool_input": target, "tool_use_id": "u"}
+    done = fire(root, "PreToolUse", **{**call, **more})
     assert done.returncode == 0, done.stderr
     answer: dict[str, Any] = json.loads(done.stdout or b"{}")
     return answer

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ from corral.faces.cli.project.claude_settings import _HOOKS, STRICT
 from tests.conftest import git
 from tests.integration.claude_settings import OWN_HOOK, SETTINGS, settings_of, write_settings
 from tests.support.coordinated import Coordinated, eventually
-from tests.support.programs import COMMON
+from tests.support.programs import COMMON, program
 
 LAST_LOOK = _HOOKS["LastLook"]["command"]
 
@@ -122,6 +123,32 @@ def test_a_command_that_starts_and_dies_locks_nobody_out(tmp_path: Path, hook: i
     assert subprocess.run(["sh", "-c", LAST_LOOK], env=env, check=False).returncode == code
 
 
+@pytest.mark.executed
+def test_a_bridge_that_is_stopped_or_unheard_or_another_clients_asks_nothing(tmp_path: Path) -> None:
+    command = tmp_path / "corral"
+    command.write_text("#!/bin/sh\nexit 2\n")
+    command.chmod(0o755)
+    env = {"PATH": f"{tmp_path}:{COMMON}", "CLAUDE_PROJECT_DIR": str(tmp_path), "CLAUDE_PID": str(os.getpid())}
+    clients = tmp_path / ".corral" / "run" / "clients"
+    clients.mkdir(parents=True)
+
+    def asks_itself() -> bool:
+        return subprocess.run(["sh", "-c", LAST_LOOK], env=env, check=False).returncode == 2
+
+    (clients / f"{os.getpid()}.{os.getppid()}").touch(0o700)  # a process id that was given again
+    assert asks_itself()
+    with subprocess.Popen([program("sleep"), "600"]) as bridge:
+        (announced := clients / f"{os.getpid()}.{bridge.pid}").touch(0o600)
+        assert asks_itself(), "no hook reached it yet"
+        announced.chmod(0o700)
+        assert not asks_itself()
+        bridge.send_signal(signal.SIGSTOP)
+        os.waitpid(bridge.pid, os.WUNTRACED)
+        assert asks_itself()
+        bridge.kill()
+    assert asks_itself()
+
+
 @pytest.mark.req("FR-CLI-003")
 def test_a_worktree_has_the_guard_of_the_main_checkout_until_corral_goes(house: Coordinated, corral: Path) -> None:
     made = house.json("worktree", "create", "made")
@@ -144,8 +171,8 @@ def test_a_worktree_has_the_guard_of_the_main_checkout_until_corral_goes(house: 
     assert '"deny"' in look("README.md") and '"deny"' not in look("src/a.py"), "no bridge lives: it looks by itself"
     clients = house.root / ".corral" / "run" / "clients"
     clients.mkdir(exist_ok=True)
-    (clients / f"4711.{os.getpid()}").touch()
-    assert look("README.md", CLAUDE_PID="4711") == "", "its bridge lives, and asks"
+    (clients / f"{os.getppid()}.{os.getpid()}").touch(0o700)
+    assert look("README.md", CLAUDE_PID=str(os.getppid())) == "", "its bridge lives, and asks"
 
     for name in ("copied", "edited"):  # as the client copies it into the worktrees that it makes
         own = house.root.parent / name

@@ -49,6 +49,15 @@ def test_an_empty_answer_prints_nothing(repo: Path) -> None:
     assert heard.named() == ["Stop"]
 
 
+def test_a_branch_without_settings_stays_guarded(repo: Path) -> None:
+    with listening(coordinate(repo)) as heard:
+        (repo / ".corral" / "config.yaml").rename(repo / ".corral" / "corral.db")
+        assert silent(fire(repo, "Stop"))
+        (repo / ".corral" / "corral.db").unlink()
+        assert silent(fire(repo, "Stop"))
+    assert heard.named() == ["Stop"]
+
+
 def test_every_place_of_a_repository_finds_the_same_daemon(repo: Path, tmp_path: Path) -> None:
     with listening(coordinate(repo)) as heard:
         linked = tmp_path / "a linked wörktree"

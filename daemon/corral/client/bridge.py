@@ -24,7 +24,7 @@ from typing import Any
 from corral import __version__
 from corral.client import last_look
 from corral.client.gate import AWAKE_S, LIST_AWAKE_S, Gate, Refused
-from corral.config.paths import Project, find_project
+from corral.config.paths import Project, find_guarded
 from corral.core.errors import DatabaseUnavailable, NotAProject
 from corral.core.instructions import INSTRUCTIONS, PROFILES
 
@@ -189,7 +189,7 @@ def serve(profile: str) -> int:
         signal.signal(number, end)
     with contextlib.suppress(NotAProject, OSError):
         cwd = os.fspath(Path.cwd())
-        project = find_project(Path(cwd))
+        project = find_guarded(Path(cwd))
     known_profile = profile if profile in PROFILES else PROFILES[0]  # a bridge never refuses to start
     Bridge(Gate(project, cwd), sys.stdout.fileno(), known_profile).serve(sys.stdin.buffer)
     leave()

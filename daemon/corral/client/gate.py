@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from corral.client import last_look, wire
+from corral.client import elsewhere, last_look, wire
+from corral.client.elsewhere import Elsewhere
 from corral.config import crashes
 from corral.config.paths import Project, find_checkout, find_socket
 from corral.core.errors import CorralError, DaemonUnreachable, DatabaseUnavailable, from_wire
@@ -37,7 +38,7 @@ TOOL_DEADLINE_S = 120.0
 AWAKE_S = 20.0
 """Seconds that a tool call waits for the daemon to start."""
 LIST_AWAKE_S = 8.0
-"""Seconds that a list waits for the daemon to start; the client needs it before a session begins."""
+"""Seconds that a list waits for the daemon to start, and then to answer; the client needs it before a session begins."""
 JITTER_S = (0.3, 2.0)
 """A lost daemon is looked for after a time between these, seconds: many sessions lose one daemon at the same moment."""
 REVIVE_MOST_S = 30.0
@@ -145,6 +146,8 @@ class Gate:
         self._starter: threading.Thread | None = None
         self._calls: dict[str | int, socket.socket] = {}
         self._lock = threading.Lock()
+        self._elsewhere = Elsewhere(project, lambda other, folder: Gate(other, folder)._ask)
+        self._announced: int | None = None
         self._seen = threading.Event()
         self._origin = {
             "X-Corral-Bridge": str(os.getpid()),
@@ -156,8 +159,9 @@ class Gate:
         }
         if project is not None:
             self._daemon = Daemon(project)
-            if project.initialised and (checkout := find_checkout(Path(cwd or project.root))) is not None:
-                last_look.enter(os.fspath(project.home), os.getppid(), os.path.realpath(checkout.top))
+            if project.is_guarded and (checkout := find_checkout(Path(cwd or project.root))) is not None:
+                folder = os.path.realpath(checkout.top)
+                self._announced = last_look.enter(os.fspath(project.home), os.getppid(), folder)
             threading.Thread(target=self._hold, name="hold", daemon=True).start()
 
     @property
@@ -166,14 +170,19 @@ class Gate:
         return self._project is not None
 
     def ask(self, arguments: dict[str, Any]) -> str:
-        """The JSON answer to a hook event: the daemon's, or ``{}`` without one.
+        """The JSON answer to a hook event: the daemon's, or ``{}`` without one. Before an edit, that of the file's project.
 
         Args:
             arguments: The event's fields as the hook's ``input`` gives them: text, empty if missing.
         """
-        if self._project is None:
-            return "{}"
+        if self._announced is not None:
+            last_look.heard(self._announced)
         event, fields = str(arguments.get("hook_event_name")), reduced(arguments)
+        answer = self._ask(event, fields) if self._project is not None else f"{{{elsewhere.MARK}: true}}"
+        self._elsewhere.end(event, fields)
+        return self._elsewhere.ask(event, fields) if elsewhere.MARK in answer else answer
+
+    def _ask(self, event: str, fields: dict[str, Any]) -> str:
         is_guarded = event == "PreToolUse" and (last_look.is_edit(fields) or fields.get("tool_name") == "Bash")
         try:
             if not event.isalpha():
@@ -231,7 +240,7 @@ class Gate:
             was_away: Whether no daemon was there. One that is there by now may have answered another session since the look; it
                 takes over what the look marked, and answers.
         """
-        if self._project is None or not self._project.initialised or not last_look.is_edit(fields):
+        if self._project is None or not self._project.is_guarded or not last_look.is_edit(fields):
             return "{}"
         answer = last_look.decide(os.fspath(self._project.home), fields, os.fspath(self._project.database))
         self._log(f"{event}: {json.dumps(answer)}")
@@ -281,7 +290,8 @@ class Gate:
             with self._connect(awake_s, ends_stop=message.get("method") == "tools/call") as link:
                 self._calls[message["id"]] = link
                 try:
-                    status, body, *_ = wire.exchange(link, sent, time.monotonic() + TOOL_DEADLINE_S)
+                    limit_s = awake_s if awake_s == LIST_AWAKE_S else TOOL_DEADLINE_S
+                    status, body, *_ = wire.exchange(link, sent, time.monotonic() + limit_s)
                 finally:
                     del self._calls[message["id"]]
             answer = json.loads(body) if status == 200 else {}
@@ -414,7 +424,7 @@ class Gate:
         with contextlib.suppress(OSError):
             if self._project.home.is_symlink() or self._project.logs_dir.is_symlink():
                 return  # the daemon reports it
-            if not self._project.initialised:
+            if not self._project.is_guarded:
                 return  # Corral was uninstalled during the session
             self._project.logs_dir.mkdir(parents=True, exist_ok=True)
             append_line(self._project.logs_dir / "bridge.log", f"{stamp} pid={os.getpid()} {line}")

@@ -23,6 +23,11 @@ from typing import Any, NamedTuple
 
 Json = dict[str, Any]
 EDIT_TOOLS = frozenset({"Write", "Edit", "MultiEdit", "NotebookEdit"})
+_PATHS = ("file_path", "notebook_path")
+_PATHS_OF_SERVERS = (*_PATHS, "path", "filepath", "filename", "relative_path", "target_file", "destination")
+"""The parameters in which edit tools, and tools of other MCP servers, name the file that they write."""
+_MOVED, _MOVED_TO = "source", "destination"
+_OURS = ("mcp__plugin_corral_corral__", "mcp__corral__")
 BUSY_S = 0.5
 """Seconds that a read waits for the database, and a mark for another process that looks at it."""
 MARK_S = 3600.0
@@ -39,10 +44,11 @@ the last valid settings; and how the last start of a daemon ended (see ``corral/
 
 _PREFIXED = re.compile(r"[a-z]+:")
 _OWN_PROCESS = re.compile(r"\A//?proc/(thread-)?self(?=/)")
+_TRIMMED = "\t\n\v\f\r \u00a0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff" + "".join(map(chr, range(0x2000, 0x200B)))
+"""What JavaScript takes for white space at the ends of a text."""
 _WILD = re.compile(r"[*?\[\\]")
-_HELD = """SELECT match_key, is_pattern, agent_name, client_pid, client_started, expires_at FROM live_holds
-WHERE expires_at > ? AND session_id NOT IN (?, ?) AND (checkout = ? OR ("exclusive" AND NOT automatic))
-ORDER BY expires_at DESC"""
+_HELD = """SELECT match_key, is_pattern, agent_name, client_pid, client_started, expires_at, checkout,
+"exclusive" AND NOT automatic FROM live_holds WHERE expires_at > ? AND session_id NOT IN (?, ?) ORDER BY expires_at DESC"""
 
 
 class Target(NamedTuple):
@@ -55,8 +61,25 @@ class Target(NamedTuple):
 
 
 def is_edit(event: Mapping[str, Any]) -> bool:
-    """Whether an event comes before an edit tool."""
-    return event.get("hook_event_name") == "PreToolUse" and event.get("tool_name") in EDIT_TOOLS
+    """Whether an event comes before an edit tool, or before another MCP server's tool that writes a file."""
+    name = str(event.get("tool_name"))
+    return event.get("hook_event_name") == "PreToolUse" and (
+        name in EDIT_TOOLS or (is_others(name) and any(paths(event)))
+    )
+
+
+def is_others(tool: str) -> bool:
+    """Whether it is the tool of an MCP server that is not Corral's own."""
+    return tool.startswith("mcp__") and not tool.startswith(_OURS)
+
+
+def paths(event: Mapping[str, Any]) -> tuple[str, str]:
+    """The path that a tool call writes, and the one from which it moves a file there, as they are given; empty: none."""
+    given = event.get("tool_input")
+    about = {name: value for name, value in given.items() if isinstance(value, str)} if isinstance(given, dict) else {}
+    of_server = is_others(str(event.get("tool_name")))
+    path = next((about[name] for name in (_PATHS_OF_SERVERS if of_server else _PATHS) if about.get(name)), "")
+    return path, about.get(_MOVED, "") if of_server and about.get(_MOVED_TO) else ""
 
 
 def call_of(event: Mapping[str, Any]) -> str:
@@ -74,7 +97,9 @@ def call_of(event: Mapping[str, Any]) -> str:
 
 
 def as_written(path: str, cwd: str, client: int) -> str:
-    """An absolute path as the client writes to it: it takes `..` by the names alone, and `/proc/self` is its own process."""
+    """An absolute path as the client writes to it: without white space around it, `..` taken by the names alone, and
+    `/proc/self` as its own process."""
+    path = path.strip(_TRIMMED)
     path = os.path.expanduser(path) if path.startswith("~/") else path
     path = os.path.normpath(os.path.join(cwd, path))
     return _OWN_PROCESS.sub(f"/proc/{client}", path) if client else path
@@ -87,10 +112,20 @@ def decide(home: str, event: Mapping[str, Any], database: str = "") -> Json:
         home: The ``.corral`` folder.
         event: The payload of the hook.
         database: Its path; empty: the usual one.
+
+    Returns:
+        What the hook prints; or ``{is_elsewhere: True}``, as the daemon does, where the file is in no checkout of this project.
     """
-    target, enforcement = _target(home, event), _enforcement(home)
-    if target is None or enforcement == "off":
-        return {}
+    written = real_paths(event)
+    targets = [target for path in written if (target := _target(home, path)) is not None]
+    if written and not targets:
+        return {"is_elsewhere": True}
+    enforcement = _enforcement(home)
+    answers = [_decide(home, event, target, enforcement, database) for target in targets if enforcement != "off"]
+    return next(filter(denies, answers), answers[0] if answers else {})
+
+
+def _decide(home: str, event: Mapping[str, Any], target: Target, enforcement: str, database: str) -> Json:
     away = f"Corral's daemon does not answer{cause(home)}."
     session = str(event.get("session_id"))
     me = str(event.get("agent_id") or session)
@@ -120,6 +155,7 @@ def unguarded(home: str) -> Json:
     last = _read_file(home, START, "error")
     remedy = str((last.get("error") or {}).get("remedy") or "") if last is not None and cause(home) else ""
     remedy = remedy or "Type `corral daemon start`, which says why it does not start."
+    remedy += "" if "`" in remedy else " Then type `corral daemon start`."
     text = f"Corral does not guard this session: its daemon does not answer{cause(home)}. {_printable(remedy)}"
     text += " Until then an edit passes if nobody held the file before."
     return {"systemMessage": text, "hookSpecificOutput": {"hookEventName": "SessionStart", "additionalContext": text}}
@@ -163,13 +199,25 @@ def _holder(home: str, database: str, target: Target, me: str, session: str) -> 
     try:
         with closing(sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None)) as conn:
             conn.execute("PRAGMA query_only=ON").close()
-            rows = conn.execute(_HELD, (now, me, session, target.checkout)).fetchall()
+            rows = conn.execute(_HELD, (now, me, session)).fetchall()
     except sqlite3.Error as error:
         raise OSError(f"the database cannot be read: {error}") from error
-    for key, is_pattern, name, pid, started, until in rows:
-        if _covers(key, bool(is_pattern), target.key) and _lives(home, pid, started):
+    for key, is_pattern, name, pid, started, until, checkout, is_everywhere in rows:
+        if not (_covers(key, bool(is_pattern), target.key) and (is_everywhere or _is_same(checkout, target.checkout))):
+            continue
+        if _lives(home, pid, started):
             return f"{name} until {until[11:16]} UTC"
     return None
+
+
+def _is_same(folder: object, other: str) -> bool:
+    """Whether two paths are one folder: it has several where it is mounted twice, or where the case of names is folded."""
+    if folder == other:
+        return True
+    try:
+        return os.path.samefile(str(folder), other)
+    except OSError:
+        return False
 
 
 def _covers(held: str, is_pattern: bool, key: str) -> bool:
@@ -186,12 +234,17 @@ def _blind(home: str, target: Target, away: str, error: Exception) -> Json:
     if _allowed_until(home) > time.time():
         return _note(f"{unknown} A person lets edits pass for now.")
     mine = _own_processes()
-    if any(client.get("checkout") == target.checkout and client["pid"] not in mine for client in living(home)):
+    if any(client["pid"] not in mine and _may_work_in(client, target.checkout) for client in living(home)):
         return _denial(
             f"{unknown} Another session works in this checkout, so the edit was not made. A person, not an agent, lets edits "
             "pass: `corral guard allow --for 1h`. `corral daemon start` starts the daemon, or says why it cannot."
         )
     return _note(f"{unknown} No other session works in this checkout, so the edit passes. Run `corral doctor`.")
+
+
+def _may_work_in(client: Json, checkout: str) -> bool:
+    """Whether a client was started in a checkout; one that could not write down where, on a full disk, may have been."""
+    return "checkout" not in client or _is_same(client["checkout"], checkout)
 
 
 def _denial(reason: str) -> Json:
@@ -206,22 +259,22 @@ def _note(text: str) -> Json:
 # -- the file
 
 
-def _target(home: str, event: Mapping[str, Any]) -> Target | None:
-    """The file that an edit writes, through links; None if it is in no checkout of this project."""
-    given = event.get("tool_input")
-    path = (given.get("file_path") or given.get("notebook_path")) if isinstance(given, dict) else None
-    if not isinstance(path, str) or "\0" in path:
-        return None
+def real_paths(event: Mapping[str, Any]) -> list[str]:
+    """The files of an edit where the client's process writes them, through links."""
     named = os.environ.get("CLAUDE_PID", "")
-    client = int(named) if named.isdecimal() else os.getppid()
-    real = os.path.realpath(as_written(path, str(event.get("cwd") or ""), client))
+    client, cwd = int(named) if named.isdecimal() else os.getppid(), str(event.get("cwd") or "")
+    return [os.path.realpath(as_written(path, cwd, client)) for path in paths(event) if path and "\0" not in path]
+
+
+def _target(home: str, real: str) -> Target | None:
+    """What a file is to the project; None if it is in no checkout of it."""
     top = os.path.dirname(real)
     while not os.path.isfile(os.path.join(git_dir := _git_dir(top), "HEAD")):
         top, below = os.path.dirname(top), top
         if top == below:
             return None
     common = os.path.realpath(os.path.join(git_dir, _pointer(os.path.join(git_dir, "commondir"))))
-    if os.path.realpath(home) not in (os.path.join(place, ".corral") for place in (common, os.path.dirname(common))):
+    if not any(_is_same(home, os.path.join(place, ".corral")) for place in (common, os.path.dirname(common))):
         return None
     relative = os.path.relpath(real, top)
     text = os.fsencode(relative).decode("utf-8", "backslashreplace")
@@ -274,6 +327,12 @@ def enter(home: str, client: int, checkout: str) -> int | None:
     return None
 
 
+def heard(descriptor: int) -> None:
+    """Say in a bridge's announcement that its client's hooks reach it: the hook in the settings then leaves edits to it."""
+    with suppress(OSError):
+        os.fchmod(descriptor, 0o700)
+
+
 def leave(home: str, client: int) -> None:
     """Take back the announcement of this process."""
     with suppress(OSError):
@@ -287,6 +346,8 @@ def living(home: str) -> list[Json]:
         with _folder(home, CLIENTS, makes=False) as folder:
             for name in os.listdir(folder):
                 client, is_held = _look_at(name, folder)
+                if client is None and is_held and (pid := name.partition(".")[0]).isdecimal():
+                    client = {"pid": int(pid)}  # there was no room for more than its name
                 if (
                     client is not None
                     and isinstance(client["pid"], int)
@@ -374,7 +435,8 @@ def _mark(home: str, target: Target, me: str, session: str) -> str | None:
     """
     from hashlib import sha256
 
-    name = sha256(os.fsencode(f"{target.checkout}\0{target.key}")).hexdigest()[:32]
+    top = os.stat(target.checkout)
+    name = sha256(os.fsencode(f"{top.st_dev}:{top.st_ino}\0{target.key}")).hexdigest()[:32]
     mine, announced = _own_processes(), {client["pid"] for client in living(home)}
     client = next((pid for pid in mine if pid in announced), mine[0] if mine else os.getppid())
     mark = {**target._asdict(), "actor": me, "session": session, "client": client, "started": _started_at(client)}

@@ -7,6 +7,7 @@ a submodule), inside the git directory.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from pathlib import Path
@@ -62,6 +63,11 @@ class Project(NamedTuple):  # not a dataclass: their module takes as long to loa
     def initialised(self) -> bool:
         """Whether ``corral init`` has prepared the repository."""
         return (self.home / "config.yaml").is_file()
+
+    @property
+    def is_guarded(self) -> bool:
+        """Whether edits are checked: it is initialised, or was, and a branch is checked out that has no settings."""
+        return self.initialised or self.database.is_file()
 
     @property
     def config_file(self) -> Path:
@@ -131,6 +137,22 @@ class Project(NamedTuple):  # not a dataclass: their module takes as long to loa
             (folder for folder in there if not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK))), None
         )
 
+    def known(self, checkout: Checkout | None) -> Checkout | None:
+        """A checkout by the path that git knows it by; None if it is none of this project.
+
+        One folder has several paths where it is mounted twice, or where the case of names is folded: the folder itself counts.
+        """
+        if checkout is None or checkout.common_dir == self.common_dir:
+            return checkout
+        with contextlib.suppress(OSError):
+            if checkout.common_dir.samefile(self.common_dir):
+                if checkout.git_dir == checkout.common_dir:
+                    return Checkout(checkout.top if self.bare else self.root, self.common_dir, self.common_dir)
+                git_dir = self.common_dir / "worktrees" / checkout.git_dir.name
+                if (marker := _pointer(git_dir / "gitdir", "")) is not None:
+                    return Checkout(marker.parent, git_dir, self.common_dir)
+        return None
+
     def state_dir(self, chosen: str) -> Path:
         """The supervisor's folder: ``supervisor.state_dir``, relative to the project's root unless it is absolute."""
         return self.root / chosen
@@ -182,6 +204,16 @@ def find_project(start: Path, *, initialised: bool = True) -> Project:
             remedy="Run `corral init` in the repository.",
         )
     return project
+
+
+def find_guarded(start: Path) -> Project:
+    """The project that contains ``start``, if edits in it are checked.
+
+    Raises:
+        NotAProject: There is none; or another error of :func:`find_project`.
+    """
+    project = find_project(start, initialised=False)
+    return project if project.is_guarded else find_project(start)
 
 
 def _comes_back(project: Project) -> bool:

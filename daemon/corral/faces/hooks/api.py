@@ -65,7 +65,8 @@ class HookAnswer(TypedDict):
 
     ``vcs``: what a mod answers where the client asks for a working copy, asks what one holds, or gives one back. ``decision``:
     keeps a session from stopping, for a ``reason`` that the model reads; ``systemMessage``: for the person. ``is_quiet``: to a
-    mod before a call, that nothing waits for its session.
+    mod before a call, that nothing waits for its session. ``is_elsewhere``: the file of an edit is in no checkout of this
+    project; perhaps it is in one of another, whose daemon is to be asked.
     """
 
     hookSpecificOutput: NotRequired[HookOutput]
@@ -74,6 +75,7 @@ class HookAnswer(TypedDict):
     systemMessage: NotRequired[str]
     vcs: NotRequired[dict[str, Any]]
     is_quiet: NotRequired[Literal[True]]
+    is_elsewhere: NotRequired[Literal[True]]
 
 
 class Woken(TypedDict):

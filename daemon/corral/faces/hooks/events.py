@@ -159,7 +159,7 @@ async def _before_tool(services: Services, event: HookEvent) -> Payload:
         return await _sign_of_life(services, event)
     targets = targets_of(services, event)
     if not targets:
-        return await _sign_of_life(services, event)
+        return {**await _sign_of_life(services, event), "is_elsewhere": True}
     await unannounced.first_look(services)
     target = targets[0]
     editor = services.runtime.last_editor(target.checkout, target.key.match_key)

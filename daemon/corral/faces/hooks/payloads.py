@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from corral.client import last_look
+from corral.client.last_look import EDIT_TOOLS
 from corral.coordination.locks.keys import MAX_PATH_BYTES
 from corral.core.identifiers import check_session_id
 from corral.core.instants import UTC
@@ -21,14 +22,8 @@ LIMIT = 9_500
 _LONGEST_COMMAND = 128 * 1024
 """Characters of a shell command that are looked at: a longer one is no argument of any program on Linux."""
 _ENDS_TURN = frozenset({"Stop", "StopFailure", "SubagentStop", "SessionEnd", "SessionStart"})
-_PATHS = ("file_path", "notebook_path")
-_PATHS_OF_SERVERS = (*_PATHS, "path", "filepath", "filename", "relative_path", "target_file", "destination")
-_MOVED, _MOVED_TO = "source", "destination"
-"""The parameters in which MCP tools name the file that they write."""
-_OURS = ("mcp__plugin_corral_corral__", "mcp__corral__")
 _OF_MOD = "mod_"
 """The prefix of the ids of what another plugin's mod does by itself, as ``hooks/guard.js`` makes them."""
-EDIT_TOOLS = frozenset({"Write", "Edit", "MultiEdit", "NotebookEdit"})
 
 
 @dataclass(frozen=True)
@@ -102,8 +97,7 @@ class HookEvent:
     @property
     def is_edit(self) -> bool:
         """Whether an edit tool is running, or another MCP server's tool that writes a file; ours name what they lock."""
-        is_others = self.tool.startswith("mcp__") and not self.tool.startswith(_OURS)
-        return self.tool in EDIT_TOOLS or (is_others and bool(self.path))
+        return self.tool in EDIT_TOOLS or (last_look.is_others(self.tool) and bool(self.path))
 
     @property
     def begins_at_rest(self) -> bool:
@@ -138,18 +132,9 @@ def read(name: str, payload: Mapping[str, Any], now: datetime) -> HookEvent:
     agent = _text(payload, "agent_id") and check_session_id(_text(payload, "agent_id"))
     pid, listed = origin.get("pid"), payload.get("tool_calls")
     batch = [call for call in listed if isinstance(call, Mapping)] if isinstance(listed, list) else []
-    named = (
-        _PATHS_OF_SERVERS
-        if _text(payload, "tool_name").startswith("mcp__") and origin.get("source") == "mod"
-        else _PATHS
-    )
-    path = next(filter(None, (_text(tool_input, name) for name in named)), "")
     client = pid if isinstance(pid, int) and not isinstance(pid, bool) and pid > 1 else None
-    cwd, moved = (
-        _text(payload, "cwd"),
-        _text(tool_input, _MOVED) if named is _PATHS_OF_SERVERS and _text(tool_input, _MOVED_TO) else "",
-    )
-    path, moved = (last_look.as_written(one, cwd, client or 0) if one else "" for one in (path, moved))
+    cwd = _text(payload, "cwd")
+    path, moved = (last_look.as_written(one, cwd, client or 0) if one else "" for one in last_look.paths(payload))
     return HookEvent(
         name=name,
         actor=agent or session,

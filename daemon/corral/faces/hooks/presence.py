@@ -28,16 +28,15 @@ BRIDGE_WITHIN = timedelta(seconds=10)
 
 def arrival(services: Services, event: HookEvent) -> Arrival:
     """The session that an event describes."""
-    checkout = find_checkout(Path(event.cwd)) if event.cwd else None
-    ours = checkout is not None and checkout.common_dir == services.project.common_dir
+    checkout = services.project.known(find_checkout(Path(event.cwd))) if event.cwd else None
     pid = event.client_pid
     return Arrival(
         session_id=event.actor,
         agent_type=event.agent_type or ("subagent" if event.parent else "claude"),
         parent_session_id=event.parent,
         cwd=event.cwd or None,
-        worktree=str(checkout.top) if ours and checkout else None,
-        branch=_branch(checkout.git_dir) if ours and checkout else None,
+        worktree=str(checkout.top) if checkout else None,
+        branch=_branch(checkout.git_dir) if checkout else None,
         client_pid=pid,
         client_started=started_at(pid) if pid else None,
         entrypoint=event.entrypoint or None,
@@ -76,7 +75,13 @@ def presence(services: Services, event: HookEvent, now: datetime) -> Present:
             session_registry.alive(conn, Arrival(session_id=event.parent), now)
         row = session_registry.alive(conn, seen, now)
         news: dict[str, Any] = {}
-        if row["waiting_for"] is not None or row["status"] == SessionStatus.IDLE:
+        if seen.worktree is None and row["worktree"] is None and event.is_edit:
+            # A guest from outside of this project, of which nothing but its edits in it is heard: silence is no sign.
+            news = {"status": SessionStatus.IDLE}
+            if event.parent:
+                client = {"client_pid": seen.client_pid, "client_started": seen.client_started}
+                session_rows.change(conn, event.parent, {**news, **client})
+        elif row["waiting_for"] is not None or row["status"] == SessionStatus.IDLE:
             news = {"waiting_for": None, "status": SessionStatus.ACTIVE}
         if seen.worktree not in (None, row["worktree"]):  # the session moved there: it must not be reclaimed
             news = {**news, "worktree": seen.worktree, "cwd": seen.cwd}

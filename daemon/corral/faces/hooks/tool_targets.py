@@ -30,12 +30,11 @@ def targets_of(services: Services, event: HookEvent) -> list[Target]:
 def target_at(services: Services, path: Path) -> Target | None:
     """The same for an absolute path."""
     checkout = find_checkout(Path(os.path.realpath(path)).parent)
-    if checkout is None or checkout.common_dir != services.project.common_dir:
+    known = services.project.known(checkout)
+    relative = relative_target(path, checkout.top) if checkout is not None else None
+    if known is None or relative is None:
         return None
-    relative = relative_target(path, checkout.top)
-    if relative is None:
-        return None
-    return Target(literal_key(relative, fold=services.fold), str(checkout.top))
+    return Target(literal_key(relative, fold=services.fold), str(known.top))
 
 
 def named_checkouts(services: Services, event: HookEvent) -> list[Path]:
@@ -46,8 +45,8 @@ def named_checkouts(services: Services, event: HookEvent) -> list[Path]:
     project, cwd = services.project, Path(event.cwd or services.project.root)
     target = danger.target_directory(event.command, cwd)
     tops: list[Path] = []
-    for checkout in (find_checkout(cwd), find_checkout(target)):
-        if checkout is not None and checkout.common_dir == project.common_dir and checkout.top not in tops:
+    for checkout in (project.known(find_checkout(cwd)), project.known(find_checkout(target))):
+        if checkout is not None and checkout.top not in tops:
             tops.append(checkout.top)
     known = [*services.of(Worktrees).own_folders(WorktreeState.READY), *([] if project.bare else [project.root])]
     for top in _named(event.command, {cwd, target}, known):

@@ -17,6 +17,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from corral.client.last_look import EDIT_TOOLS
 from corral.config.paths import Checkout, Project, find_checkout
 from corral.coordination.edits import unannounced
 from corral.coordination.edits.unannounced import Claim, Command, Edit, Evidence, Unannounced
@@ -33,7 +34,7 @@ from corral.core.logs import logger
 from corral.core.states import WorktreePurpose
 from corral.core.steps import Step
 from corral.core.visible import embedded
-from corral.faces.hooks.payloads import EDIT_TOOLS, HookEvent
+from corral.faces.hooks.payloads import HookEvent
 from corral.faces.hooks.tool_targets import target_at
 from corral.git.checkouts import status
 from corral.git.checkouts.status import Signature
