@@ -43,7 +43,6 @@ def plugin(folder: Path, *, hooks: bool = True, mod: bool = True, **files: str) 
         source, target = ROOT / name, folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copytree(source, target) if source.is_dir() else shutil.copy(source, target)
-    shutil.copy(ROOT / "daemon" / "corral" / "client" / "last_look.py", folder / "hooks")  # as a wheel has it
     file = folder / "hooks" / "hooks.json"
     told = json.loads(file.read_text())
     parts = {**({"hooks": told["hooks"]} if hooks else {"hooks": {}}), **({"modules": told["modules"]} if mod else {})}
