@@ -32,6 +32,7 @@ MERGE = {
     "reason",
     "created_at",
     "standing",
+    "reverted_by",
 }
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
 
@@ -115,7 +116,7 @@ def test_a_task_that_landed_as_every_command_shows_it(house: Coordinated) -> Non
     assert listed == {
         "merge_id": merge["merge_id"], "task_id": task_id, "branch": detail["branch"], "target": "main",
         "state": "landed", "outcome": "landed", "reason": None, "number": row["number"], "title": "hello",
-        "created_at": listed["created_at"], "standing": None,
+        "created_at": listed["created_at"], "standing": None, "reverted_by": None,
     }  # fmt: skip
     assert house.json("merge", "detail", merge["merge_id"])["receipt"] == receipt
 

@@ -94,6 +94,8 @@ def test_a_worktree_that_another_program_removes_after_a_turn_comes_back_whole(g
     guarded.hook("Stop", "s-1", place)
     eventually(partial(is_saved, guarded, "n1"))
     git(guarded.root, "worktree", "remove", "--force", str(place))
+    log = guarded.root / ".corral" / "logs" / "corral.log"
+    eventually(lambda: "worktree_gone" in log.read_text())  # from elsewhere its session would work elsewhere
     recovered = check_recovered(guarded, "n1")
     assert (recovered / "a.txt").read_text() == "changed\n"
     assert (recovered / "new.txt").read_text() == "new\n"

@@ -293,7 +293,7 @@ def test_of_a_red_run_that_was_repeated_the_log_says_what_it_is_of(world: World,
     merge, ran = blamed(world, tmp_path)
     assert ran == 2
     repeated, last = world.db.read(lambda conn: runs.listing(conn, world.project, world.merge(merge["merge_id"])))
-    assert (repeated.number, repeated.role, repeated.status) == (1, "candidate", "unknown")
+    assert (repeated.number, repeated.role, repeated.status) == (1, "candidate", "repeated")
     assert repeated.commit_sha == last.commit_sha == merge["candidate_sha"]
     assert repeated.started_at is not None and parse(repeated.started_at) <= world.now()
     assert last.decided and iso(world.now()) >= (last.ended_at or "")

@@ -107,11 +107,11 @@ def test_a_check_that_the_target_fails_too_says_nothing(world: World, tmp_path: 
 
 def test_affected_tests_run_first_and_all_of_them_decide(world: World, tmp_path: Path) -> None:
     ran = tmp_path / "ran"
-    suite = f'f() {{ echo "ran $*" >> {ran}; case "$*" in *bad*|*late*) return 1; esac; test ! -e bad.txt; }}; f'
+    suite = f'f() {{ echo "ran $CORRAL_BASE_SHA$*" >> {ran}; case "$*" in *bad*|*late*) return 1; esac; test ! -e bad.txt; }}; f'
     world.landing = Landing(verify=[suite], affected="git diff --name-only $CORRAL_BASE_SHA HEAD", reruns=0)
     world.branch("good", {"good.txt": "x\n"})
     assert world.land("good")["state"] == "landed"
-    assert _lines(ran) == ["ran good.txt", "ran "]
+    assert _lines(ran) == ["ran good.txt", "ran "], "and no command knows its base: its verdict counts upon any"
     world.branch("bad", {"bad.txt": "x\n", "$(touch $HOME).txt": "x\n"})
     ran.unlink()
     assert world.land("bad")["state"] == "failed"

@@ -357,13 +357,13 @@ def test_no_pool_no_kept_worktrees(house: Open) -> None:
 # -- what fails on the way in
 
 
-@pytest.mark.parametrize("step", ["fill", "index_of", "refresh", "conversion", "pointers.move"])
+@pytest.mark.parametrize("step", ["fill", "index_of", "refresh", "conversion", "listing.move"])
 def test_one_that_cannot_be_made_clean_is_removed_and_its_work_is_on_its_branch(
     house: Open, repo: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     one = house()
-    module = "pointers" if step.startswith("pointers.") else "repointing"
-    name, gate = step.removeprefix("pointers."), repo.parent / "gate"
+    module = "listing" if step.startswith("listing.") else "repointing"
+    name, gate = step.removeprefix("listing."), repo.parent / "gate"
     task_id = one.submit(f"touch {gate}.began; while [ ! -e {gate} ]; do sleep 0.02; done; echo x > x.txt")
     one.until(Path(f"{gate}.began").exists)
     with monkeypatch.context() as patched:

@@ -52,13 +52,16 @@ class LastSeen:
             while self._bytes > MOST_BYTES:
                 self._bytes -= len(self._seen.popitem(last=False)[1])
 
-    def unseen_changes(self, sessions: Iterable[str], path: Path, committed: Callable[[], bytes]) -> Unseen | None:
+    def unseen_changes(
+        self, sessions: Iterable[str], path: Path, committed: Callable[[], bytes] | None
+    ) -> Unseen | None:
         """What stands in a file that these sessions do not know; None: nothing, or that is not known.
 
         It is given once for each state of the file: who is told it knows it.
 
         Args:
-            committed: What git has of the file: of one that they never saw, the rest would be lost for good.
+            committed: What git has of the file: of one that they never saw, the rest would be lost for good. None: what they read
+                is not told, so that nobody knows what they saw.
         """
         content, keys = _content(path), [(session, str(path)) for session in sessions]
         if content is None:
@@ -66,8 +69,8 @@ class LastSeen:
         with self._lock:
             seen = [self._seen[key] for key in keys if key in self._seen]
             told = any(self._told.get(key) == content for key in keys)
-        known = [] if told else seen or [committed()]
-        if told or content in known:
+        known = seen or ([] if told or committed is None else [committed()])
+        if told or not known or content in known:
             return None
         with self._lock:
             self._told[keys[0]] = content

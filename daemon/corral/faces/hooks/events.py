@@ -31,6 +31,7 @@ from corral.coordination.sessions import session_end, transcripts
 from corral.coordination.sessions.briefing import briefing
 from corral.coordination.sessions.registry import Arrival
 from corral.coordination.sessions.store import sessions as session_rows
+from corral.coordination.shell.reading import is_read_only
 from corral.core.crash import crash_point
 from corral.core.errors import CorralError, DatabaseUnavailable
 from corral.core.events import EventKind
@@ -203,8 +204,11 @@ async def _blind_write(services: Services, event: HookEvent, target: Target, edi
     if event.tool != "Write" or editor in (None, *me) or services.settings().locks.blind_writes == "off":
         return None
     path = Path(event.cwd, event.path)
+    tells_of_reads = not services.runtime.connected().isdisjoint(me)  # its bridge does
     in_git = partial(history.committed, open_checkout(Path(target.checkout)), target.key.file_path)
-    unseen = await services.work(lambda: services.last_seen.unseen_changes(me, path, in_git))
+    unseen = await services.work(
+        lambda: services.last_seen.unseen_changes(me, path, in_git if tells_of_reads else None)
+    )
     if unseen is None:
         return None
     row = await services.store.read(lambda conn: session_rows.get(conn, str(editor)))
@@ -228,7 +232,8 @@ async def _after_tool(services: Services, event: HookEvent) -> Payload:
     unguarded = services.runtime.came_unannounced(event.actor, event.use_id)
     remarks: list[str] = []
     if event.is_shell:
-        await services.work(lambda: services.of(Guardian).announce(event.cwd, event.actor))
+        if not is_read_only(event.command):
+            await services.work(lambda: services.of(Guardian).announce(event.cwd, event.actor))
         remarks = await shell_watch.after(services, event, _policy(services))
     now = services.now()
     if event.is_edit and event.path and (targets := targets_of(services, event)):

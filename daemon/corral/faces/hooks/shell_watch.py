@@ -35,6 +35,7 @@ from corral.git import history
 from corral.git.checkouts import salvage, status
 from corral.git.process.command import open_checkout
 from corral.store import events
+from corral.work.worktrees.guardian.guardian import Guardian
 
 if TYPE_CHECKING:
     from corral.core.event_payloads import Commit, SessionCommitted
@@ -59,6 +60,7 @@ async def before(services: Services, event: HookEvent, present: Present) -> str 
         if verdict.denial is not None:
             return verdict.denial
     if not is_read_only(event.command):
+        await services.work(lambda: services.of(Guardian).begin(event.cwd))
         looks = await services.work(lambda: {str(top): look(services, top) for top in named_checkouts(services, event)})
         saved = await held_files.save(services, holder, looks)
         call = ShellCall(event.actor, began=services.now(), before=looks, saved=saved, runs_git="git" in event.command)

@@ -136,6 +136,7 @@ class Verification:
         commands: At least one shell command, run in order by ``/bin/sh -c`` until one fails.
         project_id: Marks the processes of the run as this project's.
         env: The whole environment of the commands.
+        base_sha: What ``affected`` compares with. The others do not get it: their verdict counts upon any base.
         log: Where their output goes; made with mode 0600.
         keeper: Where the keepers of its commands are, one after the other.
         put_off_sealing: Given the log when a command has ended: its secrets are to be overwritten, and that may take long.
@@ -159,6 +160,7 @@ class Verification:
         timeout_s: float,
         now: datetime,
         affected: str | None = None,
+        base_sha: str = "",
         reports: Sequence[str] = (),
         kept: Kept | None = None,
     ) -> None:
@@ -171,6 +173,7 @@ class Verification:
         self._project_id = project_id
         self._marks = marks(laid.path, project_id)
         self._env = {**env, **self._marks}
+        self._base_sha = base_sha
         self.log = log
         self._keeper = keeper
         self._put_off_sealing = put_off_sealing
@@ -244,7 +247,8 @@ class Verification:
             self._remark, self._output = "", b""
             self._reports_since = self.log.stat().st_mtime
             crash_point("verification.command_intended")
-            self._kept = keeping.keep(self._charge(now), self._step.argv(), self._env, grace_s=0.0)
+            more = {"CORRAL_BASE_SHA": self._base_sha} if self._step.prints is not None else {}
+            self._kept = keeping.keep(self._charge(now), self._step.argv(), {**self._env, **more}, grace_s=0.0)
             self._group = self._kept.pid
             crash_point("verification.command_started")
         except (OSError, RunnerUnavailable) as error:

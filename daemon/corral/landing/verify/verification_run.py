@@ -267,10 +267,7 @@ class VerificationRun:
         self._run = self._verification(laid, prepared.env, log, now)
 
     def _environment(self, prepared: Mapping[str, str]) -> dict[str, str]:
-        subject = self.subject
-        return self._context.environment(
-            {**prepared, "CORRAL_MERGE_ID": subject.merge_id, "CORRAL_BASE_SHA": subject.tip_sha}
-        )
+        return self._context.environment({**prepared, "CORRAL_MERGE_ID": self.subject.merge_id})
 
     def _verification(
         self, laid: LaidOut, prepared: Mapping[str, str], log: Path, now: datetime, kept: Kept | None = None
@@ -293,6 +290,7 @@ class VerificationRun:
             timeout_s=self._landing.timeout_s,
             now=now,
             affected=self._landing.affected if self._takes_affected() else None,
+            base_sha=self.subject.tip_sha,
             reports=self._landing.reports,
             kept=kept,
         )

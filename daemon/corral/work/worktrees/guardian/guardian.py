@@ -180,6 +180,14 @@ class Guardian:
                 self._ended.append((row["worktree"], "its session ended"))
                 self._nudge()
 
+    def begin(self, folder: str) -> None:
+        """A command of a session is about to run in a folder: what happened to its worktree's HEAD until now, it did not."""
+        checkout = self._linked(Path(folder)) if folder else None
+        if checkout is None or self._at_work_in(str(checkout.work_tree)):
+            return
+        if self._take_moves(checkout, None):
+            self._nudge()
+
     def announce(self, folder: str, session_id: str) -> None:
         """A command of a session ended in a folder: what happened to its worktree's HEAD until now, it did."""
         checkout = self._linked(Path(folder)) if folder else None
@@ -332,6 +340,10 @@ class Guardian:
         for top in self._places() if self._away_since is not None else ():
             if (checkout := self._linked(Path(top))) is not None:
                 moves = _made_by_others(_moves(checkout.git_dir, 0, self._away_since)[0])
+                # What git writes when it makes the worktree: from nothing, and at once a reset to the same commit.
+                if moves and not moves[0].old.strip("0"):
+                    made = moves[1:2] == [Move(moves[0].new, moves[0].new, "reset")]
+                    moves = moves[1 + made :]
                 if moves:
                     self._moves.append(_Heard(Path(top), moves, None, is_unseen=True))
         self._away_since = None
@@ -374,9 +386,11 @@ class Guardian:
 
     def _runs_command(self, top: Path, sessions: list[SessionRow]) -> bool:
         """Whether a command runs that one of these sessions has to answer for: its end says what it did."""
-        own = {row["session_id"] for row in sessions}
-        calls = self._runtime.shell_calls()
-        return any(call.ended is None and call.actor in own and str(top) in call.before for call in calls)
+        return not {row["session_id"] for row in sessions}.isdisjoint(self._at_work_in(str(top)))
+
+    def _at_work_in(self, top: str) -> list[str]:
+        """The sessions of which a command runs in a worktree."""
+        return [call.actor for call in self._runtime.shell_calls() if call.ended is None and top in call.before]
 
     def _moved(self, heard: _Heard, sessions: list[SessionRow], now: datetime) -> None:
         """HEAD moved: what it left is saved, and those who work there and did not do it are told."""
