@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,8 @@ class Client(Bridge):
     def die(self) -> None:
         """Kill -9, with the bridge."""
         for process in (*psutil.Process(self.pid).children(), psutil.Process(self.pid)):
-            process.kill()
+            with suppress(psutil.NoSuchProcess):  # a child of it may have just ended
+                process.kill()
         self.process.wait()
 
 

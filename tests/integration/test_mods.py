@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from corral.client import wire
+from corral.config.paths import find_project, find_socket
 from corral.coordination.sessions.mods import knows_mods
 from tests.conftest import commit, git
 from tests.integration.bridging import Bridge
@@ -280,7 +282,15 @@ def test_what_another_session_left_uncommitted_is_not_written_over_by_one_that_n
     file.write_text("ben's\n")
     call("PostToolUse", "ben", "b-1", tool)
     house.hook("SessionEnd", "ben", reason="other", _hook=MOD)
-    refused = call("PreToolUse", "ann", "a-1")
+    assert not denies(call("PreToolUse", "dan", "d-1")), "it has no bridge that tells what it reads"
+    house.hook("SessionEnd", "dan", reason="other", _hook=MOD)
+    with wire.dial(str(find_socket(find_project(house.root))), 10) as bridge:
+        opened = (
+            f"GET /api/v1/bridge?pid={os.getpid()}&client={os.getpid()}&session=ann HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        )
+        bridge.sendall(opened.encode())
+        assert bridge.recv(1)
+        refused = call("PreToolUse", "ann", "a-1")
     assert denies(refused) and "you have not read it" in str(refused) and "+ben's" in str(refused)
     assert not denies(call("PreToolUse", "ann", "a-2")), "told once, it knows"
     house.hook("SessionEnd", "ann", reason="other", _hook=MOD)

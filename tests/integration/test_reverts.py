@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
 from corral.config.sections.sharing import Landing
 from corral.core.errors import Conflict, InvalidInput
+from corral.core.instants import parse
 from corral.landing import requests, reverts
 from corral.work.merges.store import runs
 from tests.conftest import commit, git
@@ -22,8 +24,8 @@ def world(repo: Path) -> Iterator[World]:
     made.close()
 
 
-def _reverted(world: World, merge_id: str) -> reverts.Revert:
-    return reverts.submit(world.db, world.repo(), merge_id, session_id=None, now=world.now())
+def _reverted(world: World, merge_id: str, now: datetime | None = None) -> reverts.Revert:
+    return reverts.submit(world.db, world.repo(), merge_id, session_id=None, now=now or world.now())
 
 
 def _files(world: World) -> set[str]:
@@ -110,7 +112,7 @@ def test_a_revert_that_conflicts_is_told_and_comes_back_with_the_paths(world: Wo
     _reverted(world, resolved["merge_id"])
     world.run()
     assert (world.root / "same.txt").exists()
-    again = _reverted(world, first["merge_id"]).merge
+    again = _reverted(world, first["merge_id"], parse(undo.merge["created_at"])).merge  # in the same second
     requests.cancel(world.db, world.repo(), again["merge_id"], on_settled=lambda *_: None, now=world.now())
     git(world.root, "merge", "-q", "-s", "ours", "--no-edit", again["branch"])
     world.branch("later", {"later.txt": "x\n"})

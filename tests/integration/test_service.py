@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from corral.config import crashes
-from corral.config.paths import find_project
+from corral.config.paths import find_project, find_socket
 from tests.support.coordinated import Coordinated, eventually
 from tests.support.programs import requires
 from tests.support.service_manager import Manager, real_systemd
@@ -193,14 +193,11 @@ def bridge(house: Coordinated) -> Iterator[Callable[[], subprocess.Popen[bytes]]
         process.wait(timeout=30)
 
 
-def is_connected(pid: int) -> bool:
-    """Whether a process has a connection on a socket of this machine; one that is only being made does not count."""
-    sockets = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()[1:]]
-    connected = {int(fields[6]) for fields in sockets if fields[5] == "03"}
-    return any(
-        Path(f"/proc/{pid}/fd/{link.fd}").stat().st_ino in connected
-        for link in psutil.Process(pid).net_connections("unix")
-    )
+def connections(house: Coordinated) -> int:
+    """How many connections the daemon of a project has accepted, or will."""
+    socket = str(find_socket(find_project(house.root)))
+    lines = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()[1:]]
+    return sum(fields[5] == "03" and fields[7:] == [socket] for fields in lines)
 
 
 @pytest.mark.req("NFR-REL-005")
@@ -208,10 +205,12 @@ def test_a_bridge_brings_a_killed_daemon_back_until_it_dies_too_often(
     house: Coordinated, bridge: Callable[[], subprocess.Popen[bytes]]
 ) -> None:
     house.ask("GET", "/health")
-    session = bridge().pid
-    eventually(lambda: is_connected(session))  # what it holds
+    eventually(lambda: not connections(house))
+    bridge()
+    eventually(lambda: connections(house))  # what it holds
     house.kill_daemon()
     eventually(lambda: house.daemon_pid() is not None)
+    eventually(lambda: connections(house))
     project = find_project(house.root)
     dead = crashes.note(project)
     assert dead is not None

@@ -144,9 +144,9 @@ def test_a_wait_that_failed_says_each_thing_once_with_its_reason_and_what_to_typ
     resolve = "grep -q mine src/a.py && echo 'a = 5' > src/a.py && git commit -qam resolved"
     shown = person.type(f"SHELL={shell(tmp_path, resolve)} {opening}")
     assert "The merge of main is begun; to resolve: src/a.py." in shown and "queued" in shown, shown
-    eventually(lambda: git(house.root, "show", "main:src/a.py") == "a = 5")
+    eventually(lambda: [row["state"] for row in house.json("merge", "list")] == ["conflict", "landed"])
+    assert git(house.root, "show", "main:src/a.py") == "a = 5"
     assert git(house.root, "branch", "--show-current") == "main" and git(house.root, "show", "side:src/a.py") == "a = 2"
-    assert [row["state"] for row in house.json("merge", "list")] == ["conflict", "landed"]
     assert "returned_merge" not in {need["kind"] for need in house.json("status")["needs_you"]}, "it was replaced"
     for line in person.need("failed_task")["remedy"].replace(", or", ";").split("; "):
         assert "error" not in person.type(line.removeprefix("then ")), line

@@ -9,9 +9,10 @@ brings the work back.
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
@@ -84,7 +85,12 @@ def submit(db: Store, repo: Git, merge_id: str, *, session_id: str | None, now: 
         )
     before = _before(repo, merge, landed)
     branch, reserved = f"{REVERT_BRANCH}{short}", new_id()
-    undone = _create(repo, merge, landed, _tree(repo, before), landed, now)
+    # One that was made in the same second, and landed, would be the same commit, of which the tip has nothing to take.
+    undone = next(
+        sha
+        for later in itertools.count()
+        if not refs.is_ancestor(repo, sha := _undone(repo, merge, landed, before, now + timedelta(seconds=later)), tip)
+    )
     built = candidates.build(repo, tip, undone, "", effective(repo, None), now)
     if built is None or (isinstance(built, candidates.Candidate) and built.tree == _tree(repo, tip)):
         raise InvalidInput(
@@ -180,6 +186,10 @@ def _store_branch(repo: Git, branch: str, head: str) -> None:
         refs.make_branch(repo, ref, head)
     elif worktree_list.checkout_of(repo, ref) is not None or not refs.change(repo, [refs.Change(ref, head, old)]):
         raise Conflict(f"{branch} is checked out, or moved just now.", remedy=f"corral merge submit {branch}")
+
+
+def _undone(repo: Git, merge: MergeRow, landed: str, before: str, now: datetime) -> str:
+    return _create(repo, merge, landed, _tree(repo, before), landed, now)
 
 
 def _create(repo: Git, merge: MergeRow, landed: str, tree: str, upon: str, now: datetime) -> str:
