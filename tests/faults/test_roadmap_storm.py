@@ -87,7 +87,7 @@ class Thirty:
 
     def __init__(self, house: Coordinated, folder: Path, chance: random.Random) -> None:
         self.never = {
-            "poison": f"echo x >> {folder}/poison; {kill_the_daemon(house.root)}; sleep 60",
+            "poison": f"echo x >> {folder}/poison; {kill_the_daemon(house.root)}; kill -9 $PPID; sleep 60",
             "endless": "sleep 600",
         }
         self.after = {"after-poison": "poison", "after-endless": "endless"}
