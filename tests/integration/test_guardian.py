@@ -147,6 +147,18 @@ def test_a_head_that_moved_while_no_daemon_ran_is_told_by_the_next_one(guarded: 
 
 
 @pytest.mark.req("G12")
+def test_a_command_is_not_taken_for_what_moved_head_just_before_it_began(guarded: Coordinated) -> None:
+    place = plain(guarded)
+    begin(guarded, place)
+    command: dict[str, Any] = {"tool_name": "Bash", "tool_use_id": "u-1", "tool_input": {"command": "make it"}}
+    moved = commit(guarded.root, {"more.txt": "x"})
+    git(place, "reset", "-q", "--hard", moved)
+    guarded.hook("PreToolUse", "s-1", place, **command)
+    guarded.hook("PostToolUse", "s-1", place, **command)
+    assert f"to {moved[:12]}" in hears(guarded, place, "no command of yours did it")
+
+
+@pytest.mark.req("G12")
 def test_what_is_too_large_to_be_saved_is_named_where_its_worktree_goes(guarded: Coordinated) -> None:
     guarded.configure("salvage: {ignored_mb: 1}\n")
     outside = plain(guarded)
