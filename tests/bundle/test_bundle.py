@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from corral import __version__
+from corral.client import last_look
 from corral.client.bridge import HOOK
 from corral.client.gate import DEADLINE_S
 from corral.config.agents import ON_REQUEST
@@ -225,3 +226,8 @@ def test_a_skill_or_agent_that_is_named_exists(file: Path) -> None:
     skills, agents = {file.parent.name for file in SKILLS}, {file.stem for file in AGENTS}
     for name in re.findall(r"corral:([a-z-]+)", file.read_text()):
         assert name in skills | agents
+
+
+def test_the_mod_finds_the_file_of_an_edit_by_the_same_parameters_as_the_last_look() -> None:
+    (listed,) = re.findall(r"const PATHS = \[(.*)\]", (ROOT / "hooks" / "guard.js").read_text())
+    assert re.findall(r"'(\w+)'", listed) == [*last_look.PATHS_OF_SERVERS]

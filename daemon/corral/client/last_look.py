@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 Json = dict[str, Any]
 EDIT_TOOLS = frozenset({"Write", "Edit", "MultiEdit", "NotebookEdit"})
 _PATHS = ("file_path", "notebook_path")
-_PATHS_OF_SERVERS = (*_PATHS, "path", "filepath", "filename", "relative_path", "target_file", "destination")
+PATHS_OF_SERVERS = (*_PATHS, "path", "filepath", "filename", "relative_path", "target_file", "destination")
 """The parameters in which edit tools, and tools of other MCP servers, name the file that they write."""
 _MOVED, _MOVED_TO = "source", "destination"
 _OURS = ("mcp__plugin_corral_corral__", "mcp__corral__")
@@ -78,7 +78,7 @@ def paths(event: Mapping[str, Any]) -> tuple[str, str]:
     given = event.get("tool_input")
     about = {name: value for name, value in given.items() if isinstance(value, str)} if isinstance(given, dict) else {}
     of_server = is_others(str(event.get("tool_name")))
-    path = next((about[name] for name in (_PATHS_OF_SERVERS if of_server else _PATHS) if about.get(name)), "")
+    path = next((about[name] for name in (PATHS_OF_SERVERS if of_server else _PATHS) if about.get(name)), "")
     return path, about.get(_MOVED, "") if of_server and about.get(_MOVED_TO) else ""
 
 
