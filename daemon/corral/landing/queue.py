@@ -244,7 +244,8 @@ class Queue:
                 self._nudge()
                 return now
             if outcome is Next.BLOCKED:
-                due.append(self._db.read(lambda conn, target=target: blockers.next_look(conn, target, now)))  # type: ignore[misc]
+                with self._db.reading() as conn:
+                    due.append(blockers.next_look(conn, target, now))
         self._is_looked_through = True
         due += [at] if (at := self._slots.due_at(now)) else []
         with self._db.reading() as conn:

@@ -110,7 +110,8 @@ class Rewinds:
             if kept.folder(target) not in known:
                 if landed_at <= before:
                     continue
-                newest = self._db.read(lambda conn, target=target: landed.on(conn, target))[-1]  # type: ignore[misc]
+                with self._db.reading() as conn:
+                    newest = landed.on(conn, target)[-1]
                 if refs.exists(repo, sha := str(newest["landed_sha"])):
                     refs.change(repo, [Change(kept.tip_ref(target), sha, "")])
             self.remember(target)

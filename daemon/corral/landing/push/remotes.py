@@ -201,8 +201,9 @@ class Remotes:
         """Bring what was pushed, and could not come here then, to the targets here; returns when to try again."""
         due = []
         for target, row in self._db.read(rows.every).items():
-            if (behind_sha := row["behind_sha"]) is None or self._db.read(lambda c, t=target: freezes.is_frozen(c, t)):  # type: ignore[misc]
-                continue
+            with self._db.reading() as conn:
+                if (behind_sha := row["behind_sha"]) is None or freezes.is_frozen(conn, target):
+                    continue
             at = self._follow_at.get(target, now)
             if not now < at <= now + FOLLOW_AGAIN:
                 reason = self._brought(repo, target, row["remote"], behind_sha, now)

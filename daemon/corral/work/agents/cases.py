@@ -153,8 +153,7 @@ def compare(services: Services, row: ImprovementRow, now: datetime) -> None:
         results = [_run(conn, runs[key].task, *key) for key in runs]
     with services.db.reading() as conn:
         judged = _judged(conn, row, answers)
-    compared = [services.db.read(lambda conn: versions.by_hash(conn, row["agent"], content_hash or ""))  # noqa: B023
-                for content_hash in (row["base_hash"], row["new_hash"])]  # fmt: skip
+        compared = [versions.by_hash(conn, row["agent"], sha or "") for sha in (row["base_hash"], row["new_hash"])]
     old, new = (version["version"] if version else "?" for version in compared)
     report: dict[str, Any] = {**improving.report(results, judged, names, of=(old, new))}
     with services.db.reading() as conn:

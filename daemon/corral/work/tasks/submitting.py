@@ -206,8 +206,9 @@ def _target_errors(services: Services, submissions: Sequence[task_shapes.TaskSub
             if item.target is None or refs.read(services.git, refs.branch_ref(item.target)) is not None:
                 continue
             short = item.target.removeprefix("refs/heads/")
-            if services.db.read(lambda conn, short=short: landed.is_known_target(conn, short)):  # type: ignore[misc]
-                continue  # it was renamed or deleted: the task waits until it is back
+            with services.db.reading() as conn:
+                if landed.is_known_target(conn, short):
+                    continue  # it was renamed or deleted: the task waits until it is back
         except InvalidInput as error:  # no name that a branch can have
             errors.append({"index": index, "field": "target", "message": error.message})
             continue

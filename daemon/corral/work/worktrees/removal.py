@@ -66,7 +66,9 @@ def tidy_branches(context: WorktreeContext) -> None:
     """
     for ref in refs.listing(context.repo, "refs/heads/corral/"):
         branch = ref.name.removeprefix("refs/heads/")
-        if context.db.read(lambda conn, branch=branch: worktree_rows.is_done_with(conn, branch)):  # type: ignore[misc]
+        with context.db.reading() as conn:
+            is_done_with = worktree_rows.is_done_with(conn, branch)
+        if is_done_with:
             worktrees.drop_branch(context.repo, ref.name)
 
 

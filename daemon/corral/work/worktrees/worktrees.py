@@ -210,7 +210,8 @@ class Worktrees:
                 except WorkAtRisk as risk:
                     return GivenBack(stays=f"{risk.message} {risk.cause}")
                 is_gone = give_up(self._context, row, reason="its session gave it back")
-                after = self._context.db.read(lambda conn: worktree_rows.get(conn, row["worktree_id"])) or row  # noqa: B023 - run here
+                with self._context.db.reading() as conn:
+                    after = worktree_rows.get(conn, row["worktree_id"]) or row
                 return GivenBack(lost=after["note"]) if is_gone else GivenBack(stays=str(after["note"]))
         return GivenBack(
             f"{path} was not made by Corral, and stays.\nTo remove it: `git worktree remove {shlex.quote(str(path))}`."
