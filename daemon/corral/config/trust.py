@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from corral.config.account import base_folder
 from corral.config.agents import PLUGIN, PROJECT, AgentDefinition, DefinitionFile, find_definitions
 from corral.config.custom.aliases import ALIASES, Alias, must_be_approved
 from corral.config.load import COMMITTED_FILE, LOCAL_FILE, TEAM_FILE, Loaded, parse_file
@@ -171,8 +172,7 @@ def origin_of(claims: Iterable[Claim]) -> str:
 
 def trust_file(environ: Mapping[str, str], home: Path) -> Path:
     """The file of the approvals: ``corral/trust.json`` in the user's state folder."""
-    base = environ.get("XDG_STATE_HOME", "")
-    return (Path(base) if base.startswith("/") else home / ".local" / "state") / "corral" / "trust.json"
+    return base_folder("STATE", environ, home) / "corral" / "trust.json"
 
 
 class TrustStore:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from corral import __version__
+from corral.config.account import base_folder
 from corral.core.errors import CorralError, GitFailed, InvalidInput, NotTrusted, Unsupported
 from corral.core.instants import iso, parse
 from corral.git.remote import archive, reading, versions
@@ -79,8 +80,7 @@ class Obtained:
 
 def cache_folder(environ: Mapping[str, str], home: Path) -> Path:
     """The folder of all cached templates."""
-    base = environ.get("XDG_CACHE_HOME", "")
-    return (Path(base) if base.startswith("/") else home / ".cache") / "corral" / "templates"
+    return base_folder("CACHE", environ, home) / "corral" / "templates"
 
 
 class TemplateCache:
