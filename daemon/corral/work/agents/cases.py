@@ -283,7 +283,7 @@ def _judgings(
     services: Services, row: ImprovementRow, runs: dict[tuple[int, str, int], Part], now: datetime
 ) -> dict[tuple[int, int, str], Part] | None:
     """The tasks of the judges; None: they have just been queued."""
-    plan, judge_tasks = _plan(row), services.db.read(lambda conn: _judge_tasks(conn, row))
+    plan, judge_tasks = _plan(row), services.db.read(_judge_tasks, row)
     if judge_tasks or not any(case["rubric"] for case in plan["cases"]):
         return judge_tasks
     with services.db.reading() as conn:

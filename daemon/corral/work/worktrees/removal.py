@@ -111,7 +111,7 @@ def _preserve(context: WorktreeContext, row: WorktreeRow, reason: str, *, always
     forced = always and head != base and not (head and refs.is_ancestor(context.repo, head, base))
     snapshot = salvage.snapshot(checkout, row["name"], context.clock(), reason=reason, exclude=exclude, always=forced)
     if snapshot is not None:
-        context.db.write(lambda conn: _salvaged(conn, context, row, snapshot, reason))
+        context.db.write(_salvaged, context, row, snapshot, reason)
     return snapshot
 
 
