@@ -13,9 +13,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from corral.config.custom.aliases import ALIASES, Alias, must_be_approved
 from corral.config.load import COMMITTED_FILE, LOCAL_FILE, TEAM_FILE, Loaded, parse_file
 from corral.config.model import Settings
 from corral.config.paths import Project
+from corral.core import files
 from corral.core.errors import NotTrusted
 
 SETUP = "worktrees.setup"
@@ -246,26 +246,14 @@ class TrustStore:
                 portalocker.lock(lock, portalocker.LockFlags.EXCLUSIVE)
                 projects = json.loads(json.dumps(self._projects()))
                 yield projects
-                self._write(json.dumps({"version": 1, "projects": projects}, indent=2, sort_keys=True) + "\n")
+                text = json.dumps({"version": 1, "projects": projects}, indent=2, sort_keys=True) + "\n"
+                files.replace(self._file, text.encode(), mode=0o600, durable=True)
         except (OSError, portalocker.LockException) as error:
             raise NotTrusted(
                 f"Cannot store your approvals in {self._file}.",
                 cause=str(getattr(error, "strerror", None) or error),
                 remedy=f"Make {folder} writable, or free space, and try again.",
             ) from error
-
-    def _write(self, text: str) -> None:
-        number, partial = tempfile.mkstemp(dir=self._file.parent, prefix=".trust-")
-        try:
-            with os.fdopen(number, "w", encoding="utf-8") as stream:
-                stream.write(text)
-                stream.flush()
-                os.fsync(stream.fileno())
-            Path(partial).replace(self._file)
-        except BaseException:
-            with suppress(OSError):
-                Path(partial).unlink()
-            raise
 
 
 def _projects_in(data: bytes) -> dict[str, Any]:

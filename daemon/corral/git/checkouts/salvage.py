@@ -144,10 +144,10 @@ def keep(checkout: Git, name: str, at: datetime, paths: Sequence[str], *, reason
 
 def _affordable(checkout: Git, paths: Sequence[str]) -> list[str]:
     """The paths that are files, within the limits."""
-    top, chosen, remaining = checkout.work_tree or Path(), list[str](), LARGEST_IN_ALL
+    chosen, remaining = list[str](), LARGEST_IN_ALL
     for path in paths[:MOST_KEPT]:
         try:
-            info = os.lstat(top / path)
+            info = os.lstat(checkout.top / path)
         except OSError:
             continue
         if stat.S_ISLNK(info.st_mode) or (stat.S_ISREG(info.st_mode) and info.st_size <= min(LARGEST_KEPT, remaining)):
