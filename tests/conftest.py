@@ -20,8 +20,9 @@ from sqlalchemy import Connection, Engine, create_engine
 
 from corral.config.worktree_root import MARKER
 from corral.core.events import Event
-from corral.store import events, schema
+from corral.store import events
 from corral.store.engine import search
+from corral.store.table import metadata
 from tests.support import postgres, programs, recorded
 from tests.support.coordinated import Coordinated
 from tests.support.forked import Forks, forking
@@ -338,7 +339,7 @@ def any_database(request: pytest.FixtureRequest) -> Iterator[Connection]:
     """A connection to an empty database, once for each kind that there is; what a test does there is never committed."""
     if request.param == "sqlite":
         engine = create_engine("sqlite://")
-        schema.metadata.create_all(engine)
+        metadata.create_all(engine)
     else:
         engine = request.getfixturevalue("postgresql")
     with engine.connect() as connection:

@@ -89,9 +89,9 @@ def _watch(walks: list[Walk]) -> None:
     write, run = StoreAccess.write, Write.run
     handed_over: dict[int, list[str]] = {}
 
-    async def writing(self: StoreAccess, operation: Any) -> Any:
+    async def writing(self: StoreAccess, operation: Any, *args: Any, **kwargs: Any) -> Any:
         handed_over[id(operation)] = _modules(sys._getframe(1))
-        return await write(self, operation)
+        return await write(self, operation, *args, **kwargs)
 
     def in_the_writer(self: Write[Any], conn: Connection) -> None:
         stack = handed_over.get(id(self.operation))

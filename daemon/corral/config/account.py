@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from corral.core.errors import NotFound
@@ -32,3 +33,17 @@ def home() -> Path:
             cause="HOME is not set, and the system has no account for this id.",
             remedy="Set HOME to a folder that this user can write, e.g. `export HOME=/tmp/home`.",
         ) from error
+
+
+def base_folder(kind: str, environ: Mapping[str, str], home: Path) -> Path:
+    """A folder of the user's by the XDG Base Directory Specification.
+
+    Args:
+        kind: One of :data:`BASE_FOLDERS`.
+    """
+    named = environ.get(f"XDG_{kind}_HOME", "")  # what is not absolute does not count
+    return Path(named) if named.startswith("/") else home / BASE_FOLDERS[kind]
+
+
+BASE_FOLDERS = {"CONFIG": ".config", "STATE": ".local/state", "CACHE": ".cache"}
+"""Where they are unless a variable names another place, below the home folder."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import os
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -78,8 +78,7 @@ class Loaded:
         profile: The profile that counts.
         of_profiles: Dotted key to the profile that set it.
         layers: Every value that a file or variable has, by dotted key, in order of precedence; the last one counts.
-        errors: What is wrong, ``field``, ``reason`` and ``source`` of each; such a setting is as if nothing set it. Empty, but of
-            :func:`examine`.
+        errors: What is wrong, ``field``, ``reason`` and ``source`` of each; such a setting is as if nothing set it.
     """
 
     settings: Settings
@@ -119,24 +118,7 @@ def load(
     committed: bytes | None = None,
     profile: str | None = None,
     instead: Mapping[str, bytes] | None = None,
-) -> Loaded:
-    """The settings as :func:`examine` reads them.
-
-    Raises:
-        ConfigInvalid: ``details["errors"]`` lists every error: ``field``, ``reason``, ``source``.
-    """
-    loaded = examine(project, environ=environ, home=home, committed=committed, profile=profile, instead=instead)
-    return _valid(loaded)
-
-
-def examine(
-    project: Project,
-    *,
-    environ: Mapping[str, str],
-    home: Path,
-    committed: bytes | None = None,
-    profile: str | None = None,
-    instead: Mapping[str, bytes] | None = None,
+    refuse: bool = True,
 ) -> Loaded:
     """Merge and validate: defaults, the team's file, the user's, this machine's, their profiles, the environment; later wins.
 
@@ -148,6 +130,10 @@ def examine(
             branch has no such file, and the working copy counts.
         profile: The profile that counts; None: see :func:`~corral.config.custom.profiles.chosen_profile`.
         instead: Content to use in place of that of a file, by the file's name.
+        refuse: Whether errors raise; else they are in :attr:`Loaded.errors`.
+
+    Raises:
+        ConfigInvalid: ``details["errors"]`` lists every error: ``field``, ``reason``, ``source``.
     """
     findings = _Findings()
     layers = {
@@ -156,20 +142,13 @@ def examine(
     profile_name = profile or chosen_profile(project, environ)
     order = _order(layers, profile_name, findings)
     replaced = set() if committed is None else {TEAM_FILE}
-    for source, content in layers.items():
-        _gather(findings, _without_landing(content) if source in replaced else content, source)
-    for inherited in order:
-        for source, content in layers.items():
-            values = _of_profile(content, inherited)
-            _gather(findings, _without_landing(values) if source in replaced else values, source, profile=inherited)
+    _gather_layers(findings, layers, order, lambda source, key: key != "landing" or source not in replaced)
     if committed is not None:
-        content = _parse(committed, COMMITTED_FILE, findings)
-        _gather(findings, {"landing": content.get("landing")}, COMMITTED_FILE)
-        for inherited in order:
-            values = _of_profile(content, inherited)
-            _gather(findings, {"landing": values.get("landing")}, COMMITTED_FILE, profile=inherited)
+        content = {COMMITTED_FILE: _parse(committed, COMMITTED_FILE, findings)}
+        _gather_layers(findings, content, order, lambda _source, key: key == "landing")
     overrides = _from_environment(environ, findings)
-    return _validate(findings, project, home, overrides, profile_name)
+    loaded = _validate(findings, project, home, overrides, profile_name)
+    return _valid(loaded) if refuse else loaded
 
 
 def parse_file(project: Project, data: bytes, home: Path) -> Loaded:
@@ -179,12 +158,10 @@ def parse_file(project: Project, data: bytes, home: Path) -> Loaded:
         ConfigInvalid: See :func:`load`.
     """
     findings = _Findings()
-    content = _parse(data, TEAM_FILE, findings)
+    layers = {TEAM_FILE: _parse(data, TEAM_FILE, findings)}
     name = chosen_profile(project, {})
-    inherited_profiles = _order({TEAM_FILE: content}, name, findings) if name in _profile_names(content) else []
-    _gather(findings, content, TEAM_FILE)
-    for inherited in inherited_profiles:
-        _gather(findings, _of_profile(content, inherited), TEAM_FILE, profile=inherited)
+    order = _order(layers, name, findings) if name in _profile_names(layers[TEAM_FILE]) else []
+    _gather_layers(findings, layers, order)
     return _valid(_validate(findings, project, home, {}, name))
 
 
@@ -222,10 +199,6 @@ def _of_profile(content: Mapping[str, Any], name: str) -> dict[str, Any]:
     except ProfileError:
         return {}  # reported with the profiles
     return {key: value for key, value in values.items() if key != INHERITS}
-
-
-def _without_landing(content: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in content.items() if key != "landing"}
 
 
 def config_files(project: Project, home: Path) -> dict[str, Path]:
@@ -285,6 +258,24 @@ def _parse(data: bytes, source: str, findings: _Findings) -> dict[str, Any]:
 
 _OTHER = {SECTION, ALIASES}
 """Keys at the top of a file that hold no settings."""
+
+
+def _gather_layers(
+    findings: _Findings,
+    layers: Mapping[str, Mapping[str, Any]],
+    profiles: Sequence[str],
+    counts: Callable[[str, str], bool] = lambda _source, _key: True,
+) -> None:
+    """Flatten layers and their profiles, later wins.
+
+    Args:
+        counts: Whether a key at the top of a source counts.
+    """
+    for profile in (None, *profiles):
+        for source, content in layers.items():
+            values = content if profile is None else _of_profile(content, profile)
+            counted = {key: value for key, value in values.items() if counts(source, key)}
+            _gather(findings, counted, source, profile=profile)
 
 
 def _gather(

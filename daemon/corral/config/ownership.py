@@ -17,6 +17,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from corral.core import files
 from corral.core.errors import DubiousOwnership
 
 PRIVATE = ("run", "corral.db")
@@ -155,9 +156,5 @@ def _quoted(path: Path | str) -> str:
 
 
 def write_private(file: Path, text: str) -> None:
-    """Write a file that only its owner can read: as a new file that is renamed, so that nobody reads a part or follows a link."""
-    partial = file.with_name(file.name + ".new")
-    partial.unlink(missing_ok=True)
-    partial.touch(mode=0o600, exist_ok=False)
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(file)
+    """Write a file that only its owner can read, as :func:`corral.core.files.replace` does."""
+    files.replace(file, text.encode(), mode=0o600)

@@ -274,6 +274,14 @@ def runtime_dir() -> Path:
     return Path("/tmp") / f"corral-{os.getuid()}"
 
 
+def import_folders(*packages: str) -> list[str]:
+    """The folders that an isolated interpreter needs to find Corral and these packages."""
+    from importlib.util import find_spec  # seldom needed
+
+    specs = (find_spec(name) for name in ("corral", *packages))
+    return list(dict.fromkeys(str(Path(spec.origin).parent.parent) for spec in specs if spec and spec.origin))
+
+
 def bundle_dir() -> Path:
     """The plugin bundle: the source checkout's root, or ``corral/_bundle`` of an installed wheel."""
     package = Path(__file__).resolve().parent.parent

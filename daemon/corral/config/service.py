@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from corral.config.account import base_folder
 from corral.config.ownership import is_own
 from corral.config.paths import Project
 
@@ -37,7 +38,7 @@ class Manager(NamedTuple):
     """A service manager: where its units are, and the commands for one; ``{name}``, ``{file}`` and ``{uid}`` are filled in.
 
     Attributes:
-        folder: Of the user's units, below the home folder, or below ``XDG_CONFIG_HOME``.
+        folder: Of the user's units, below the home folder; systemd's below that of configurations.
         enable: After the unit was written: it starts with the user's services.
         start: Now; only the last one has to succeed.
         state: Prints ``failed`` where a start failed; empty: nothing tells.
@@ -57,7 +58,7 @@ class Manager(NamedTuple):
 
 
 SYSTEMD = Manager(
-    ".config/systemd/user",
+    "systemd/user",
     ".service",
     ("systemctl --user daemon-reload", "systemctl --user enable {name}.service"),
     ("systemctl --user reset-failed {name}.service", "systemctl --user start {name}.service"),
@@ -92,18 +93,13 @@ def words(command: str, service: Service) -> list[str]:
 def unit_file(project: Project, environ: Mapping[str, str], home: Path) -> Path:
     """Where a project's unit is written."""
     chosen = manager()
-    configured = environ.get("XDG_CONFIG_HOME", "")
-    folder = home / chosen.folder
-    if chosen is SYSTEMD and configured.startswith("/"):
-        folder = Path(configured) / "systemd" / "user"
-    return folder / f"{name_of(project)}{chosen.suffix}"
+    top = base_folder("CONFIG", environ, home) if chosen is SYSTEMD else home
+    return top / chosen.folder / f"{name_of(project)}{chosen.suffix}"
 
 
 def record_file(project: Project, environ: Mapping[str, str], home: Path) -> Path:
     """The file that says that a unit is installed: ``corral/services/….json`` in the user's state folder."""
-    base = environ.get("XDG_STATE_HOME", "")
-    state = Path(base) if base.startswith("/") else home / ".local" / "state"
-    return state / "corral" / "services" / f"{_digest(project)}.json"
+    return base_folder("STATE", environ, home) / "corral" / "services" / f"{_digest(project)}.json"
 
 
 def name_of(project: Project) -> str:

@@ -13,18 +13,19 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from corral.config.account import base_folder
 from corral.config.agents import PLUGIN, PROJECT, AgentDefinition, DefinitionFile, find_definitions
 from corral.config.custom.aliases import ALIASES, Alias, must_be_approved
 from corral.config.load import COMMITTED_FILE, LOCAL_FILE, TEAM_FILE, Loaded, parse_file
 from corral.config.model import Settings
 from corral.config.paths import Project
+from corral.core import files
 from corral.core.errors import NotTrusted
 
 SETUP = "worktrees.setup"
@@ -171,8 +172,7 @@ def origin_of(claims: Iterable[Claim]) -> str:
 
 def trust_file(environ: Mapping[str, str], home: Path) -> Path:
     """The file of the approvals: ``corral/trust.json`` in the user's state folder."""
-    base = environ.get("XDG_STATE_HOME", "")
-    return (Path(base) if base.startswith("/") else home / ".local" / "state") / "corral" / "trust.json"
+    return base_folder("STATE", environ, home) / "corral" / "trust.json"
 
 
 class TrustStore:
@@ -246,26 +246,14 @@ class TrustStore:
                 portalocker.lock(lock, portalocker.LockFlags.EXCLUSIVE)
                 projects = json.loads(json.dumps(self._projects()))
                 yield projects
-                self._write(json.dumps({"version": 1, "projects": projects}, indent=2, sort_keys=True) + "\n")
+                text = json.dumps({"version": 1, "projects": projects}, indent=2, sort_keys=True) + "\n"
+                files.replace(self._file, text.encode(), mode=0o600, durable=True)
         except (OSError, portalocker.LockException) as error:
             raise NotTrusted(
                 f"Cannot store your approvals in {self._file}.",
                 cause=str(getattr(error, "strerror", None) or error),
                 remedy=f"Make {folder} writable, or free space, and try again.",
             ) from error
-
-    def _write(self, text: str) -> None:
-        number, partial = tempfile.mkstemp(dir=self._file.parent, prefix=".trust-")
-        try:
-            with os.fdopen(number, "w", encoding="utf-8") as stream:
-                stream.write(text)
-                stream.flush()
-                os.fsync(stream.fileno())
-            Path(partial).replace(self._file)
-        except BaseException:
-            with suppress(OSError):
-                Path(partial).unlink()
-            raise
 
 
 def _projects_in(data: bytes) -> dict[str, Any]:

@@ -101,7 +101,7 @@ def require(callers: frozenset[Caller], operation: str, services: Services, scop
         Caller.SESSION,
     } <= callers:  # whose it is makes no difference: a damaged database keeps nobody from a stop
         return
-    caller, name, *_ = services.db.read(lambda conn: identified(conn, seen))
+    caller, name, *_ = services.db.read(identified, seen)
     if caller in callers:
         return
     message = f"{name[0].upper()}{name[1:]} may not do this: {operation}."

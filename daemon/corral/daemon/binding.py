@@ -102,7 +102,7 @@ def _open_bound(project: Project, repo: Git, current_id: str, now: datetime) -> 
         stored: Identity | None = db.read(identity.get)
         if stored is None and db.read(identity.is_idle):
             fresh = stored = _identity(project, current_id, now)
-            db.write(lambda conn: identity.bind(conn, fresh))
+            db.write(identity.bind, fresh)
         if stored is not None and _is_same(stored, project, current_id):
             if stored["common_dir"] != str(project.common_dir):
                 _take_approvals_along(Path(stored["common_dir"]), project.common_dir)
@@ -142,7 +142,7 @@ def adopt(project: Project, repo: Git, source: Path, now: datetime) -> Path | No
         root = former["root"] if former else str(project.root)
         common_dir = former["common_dir"] if former else f"{root}/.git"
         adopted: Identity = {**_identity(project, current_id, now), "root": root, "common_dir": common_dir}
-        db.write(lambda conn: identity.bind(conn, adopted))
+        db.write(identity.bind, adopted)
         if former:
             worktree_root.hand_over(project, former["project_id"], adopted["project_id"])
         _take_over_place(db, adopted, project, repo, current_id, now)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from functools import partial
 
 from corral.coordination.locks import table as lock_table
 from corral.coordination.services import Services
@@ -40,7 +39,7 @@ class SessionKeeper:
             sweep(services, now, stall_after_s=stale_after_s, end_after_s=2 * stale_after_s)
         self._await_bridges(now)
         _note_missing_bridges(services, now)
-        expiry = services.db.write(lambda conn: lock_table.expire(conn, now))
+        expiry = services.db.write(lock_table.expire, now)
         # Set before the read: a session that starts after it finds nobody watching, and nudges this job.
         services.unwatched = True
         services.unwatched = not (living := services.db.read(session_rows.anyone))
@@ -65,7 +64,7 @@ class SessionKeeper:
 def _note_missing_bridges(services: Services, now: datetime) -> None:
     missing = services.runtime.take_missing(now)
     if missing:
-        services.db.write(partial(session_registry.unguard, session_ids=missing, now=now))
+        services.db.write(session_registry.unguard, session_ids=missing, now=now)
         log.warning("bridges_missing", session_ids=missing)
         services.changes.announce()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timezone
-from pathlib import Path
 
 from corral.git.checkouts.status import signature
 from corral.git.process.command import Git
@@ -30,8 +29,7 @@ def last_written_at(checkout: Git, specs: Sequence[str]) -> datetime | None:
         GitFailed: Git could not list them.
     """
     listed = checkout.check("ls-files", "-z", "--cached", "--others", "--exclude-standard", "--full-name", "--", *specs)
-    top = checkout.work_tree or Path()
-    newest_ns = max((seen[0] for name in listed.names if (seen := signature(top, name))), default=None)
+    newest_ns = max((seen[0] for name in listed.names if (seen := signature(checkout.top, name))), default=None)
     return None if newest_ns is None else datetime.fromtimestamp(newest_ns / 1e9, timezone.utc)
 
 

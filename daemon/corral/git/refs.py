@@ -204,6 +204,11 @@ def listing(git: Git, prefix: str) -> list[Ref]:
     return listed
 
 
+def newest(git: Git, prefix: str) -> Ref | None:
+    """The ref under ``prefix`` whose commit was made last."""
+    return max(listing(git, prefix), key=lambda ref: (ref.created_at, ref.name), default=None)
+
+
 def default_branch(git: Git) -> str | None:
     """The full ref that HEAD of the main checkout (or of the bare repository) names, even unborn; None: detached."""
     return Git(git.common_dir).branch()

@@ -39,7 +39,7 @@ def record(db: Store, repo: Git, target: str, before: str, tip: str, now: dateti
         GitFailed: The repository could not be read.
     """
     for row, commits in made_by_tasks(db, repo, before, tip):
-        db.write(lambda conn, row=row, commits=commits: _store(conn, target, row, commits, now))  # type: ignore[misc]
+        db.write(_store, target, row, commits, now)
 
 
 def made_by_tasks(db: Store, repo: Git, before: str, tip: str) -> list[tuple[WorktreeRow, list[str]]]:

@@ -50,7 +50,7 @@ class Checks:
         if check is not None or proof is None:
             return check, merge
         merge_id, sha, receipt_id = merge["merge_id"], required(merge["candidate_sha"]), proof["receipt_id"]
-        return check, self._db.write(lambda conn: merges.checked(conn, merge_id, sha, receipt_id, now)) or merge
+        return check, self._db.write(merges.checked, merge_id, sha, receipt_id, now) or merge
 
     def against(self, repo: Git, landing: Landing, basis: Basis, merge: MergeRow, now: datetime) -> dict[str, str]:
         """Why a request comes back whose check is red, and the receipt of that: the columns of its end."""

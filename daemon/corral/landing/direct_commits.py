@@ -65,20 +65,20 @@ def record(db: Store, repo: Git, target: str, before: str, tip: str, now: dateti
     Raises:
         GitFailed: The repository could not be read.
     """
-    row = db.read(lambda conn: direct_tips.of(conn, target))
+    row = db.read(direct_tips.of, target)
     if row is not None and row["tip_sha"] == tip:
         return
     base = row["base_sha"] if row is not None else before
     whose = _whose(db, repo, base, tip, sides if row is not None else sides[:1])
     crash_point("direct_commits.seen")
-    db.write(lambda conn: direct_tips.seen(conn, target, base_sha=base, tip_sha=tip, whose=whose, now=now))
+    db.write(direct_tips.seen, target, base_sha=base, tip_sha=tip, whose=whose, now=now)
 
 
 def _whose(db: Store, repo: Git, base: str, tip: str, sides: Sequence[str]) -> str:
     """The commits between two tips, each with its author or the task in whose worktree it was made."""
     commits = [commit for side in sides or (tip,) for commit in history.between(repo, base, side)]
     tasks = {sha: str(row["task_id"]) for row, shas in bypasses.made_by_tasks(db, repo, base, tip) for sha in shas}
-    titles = db.read(lambda conn: lists.titles(conn, sorted({*tasks.values()})))
+    titles = db.read(lists.titles, sorted({*tasks.values()}))
 
     def by(commit: history.Commit) -> str:
         task_id = tasks.get(commit.sha)
@@ -106,15 +106,15 @@ def look(
     if row["tip_sha"] != tip:
         whose = _whose(db, repo, row["base_sha"], tip, sides) if sides else row["whose"]
         moved = {"base_sha": row["base_sha"], "tip_sha": tip, "whose": whose}
-        db.write(lambda conn: direct_tips.seen(conn, row["target"], **moved, now=now))
+        db.write(direct_tips.seen, row["target"], **moved, now=now)
         row = {**row, "tip_sha": tip, "whose": whose, "tries": 0, "look_at": None}
-    verdict = db.read(lambda conn: _verdict(conn, row, tree, fingerprint))
+    verdict = db.read(_verdict, row, tree, fingerprint)
     if verdict is not None and verdict["status"] == ReceiptStatus.PASSED:
         forget(db, row, now, is_green=True)
         return Standing()
     if verdict is not None:
         if (reason := _reason(row, verdict)) != row["reason"]:
-            db.write(lambda conn: _pause(conn, row, reason, now))
+            db.write(_pause, row, reason, now)
         return Standing(red_since=row["seen_at"])
     red_since = row["seen_at"] if row["reason"] is not None else None
     look_at = row["look_at"]

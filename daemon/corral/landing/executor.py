@@ -166,7 +166,7 @@ class Executor:
         if built is None:  # a request before it brings it
             built = candidates.Candidate(on_sha, self._facts.tree(repo, on_sha), line.landing.style)
         if isinstance(built, candidates.Conflicted) and on_sha != line.tip:
-            return self._changed(line, merge_id, self._db.write(lambda c: merges.clashes(c, merge_id, on_sha, now)))
+            return self._changed(line, merge_id, self._db.write(merges.clashes, merge_id, on_sha, now))
         if isinstance(built, candidates.Conflicted):
             conflicts = [{"path": item.path, "kind": item.kind} for item in built.paths]
             reason = f"{merge['branch']} conflicts with {merge['target']} at {on_sha[:12]}: {built.in_words}"
@@ -176,7 +176,7 @@ class Executor:
         candidates.hold(repo, merge_id, built.sha)
         crash_point("queue.candidate_held")
         candidate = {"candidate_sha": built.sha, "candidate_tree": built.tree, "tip_sha": on_sha, "style": built.style}
-        row = self._db.write(lambda conn: merges.built(conn, merge_id, **candidate, now=now))
+        row = self._db.write(merges.built, merge_id, **candidate, now=now)
         crash_point("queue.candidate_stored")
         outcome = self._changed(line, merge_id, row)
         if row is not None and (waits := self._facts.waits_for_approval(repo, line, row)):
@@ -221,7 +221,7 @@ class Executor:
         """Take a request out of the chain, put it back, or decide about it."""
         merge_id = merge["merge_id"]
         if isinstance(action, ladder.Acquit):
-            return self._changed(line, merge_id, self._db.write(lambda conn: merges.acquit(conn, merge_id, now)))
+            return self._changed(line, merge_id, self._db.write(merges.acquit, merge_id, now))
         if isinstance(action, ladder.Suspect):
             smaller = max(line.batch // 2, min(line.slots, line.batch), 1)
 
@@ -274,7 +274,7 @@ class Executor:
         self._rewinds.remember(line.target)
         if state is not MergeState.HELD:
             if state is MergeState.LANDED or (state is None and line.place.remote):
-                self._db.write(lambda conn: self._landed(conn, line, action, now))
+                self._db.write(self._landed, line, action, now)
             return Next.AGAIN
         for row in rows:
             if self._facts.row(row)["state"] != MergeState.HELD:
@@ -325,7 +325,7 @@ class Executor:
 
     def hold(self, merge: MergeRow, reason: str, now: datetime) -> Next:
         """Have a request wait for what its reason says."""
-        self._db.write(lambda conn: merges.hold(conn, merge["merge_id"], reason, now))
+        self._db.write(merges.hold, merge["merge_id"], reason, now)
         return Next.BLOCKED
 
     def hold_first(self, requests: Sequence[MergeRow], reason: str, now: datetime) -> Next | None:
@@ -335,7 +335,7 @@ class Executor:
     def fault(self, merge: MergeRow, error: CorralError | OSError, now: datetime) -> Next:
         """Record an error that was met with a request: it is tried again, and says nothing of the change."""
         reason = blame.describe(error)
-        self._db.write(lambda conn: pauses.record_fault(conn, merge, reason, now))
+        self._db.write(pauses.record_fault, merge, reason, now)
         return Next.AGAIN
 
     def fault_first(self, requests: Sequence[MergeRow], error: CorralError | OSError, now: datetime) -> Next | None:

@@ -131,7 +131,7 @@ def _held_before_push(db: Store, repo: Git, rows: Sequence[MergeRow], now: datet
     reasons = [(row["merge_id"], blockers.uncommitted(repo, row)) for row in rows]
     for merge_id, reason in reasons:
         if reason:
-            db.write(lambda conn, i=merge_id, why=reason: merges.hold(conn, i, why, now))  # type: ignore[misc]
+            db.write(merges.hold, merge_id, reason, now)
     return any(reason for _, reason in reasons)
 
 
@@ -298,7 +298,7 @@ def resume(
             continue
         if _waits_for_thaw(db, repo, intent):
             continue
-        if db.write(lambda conn, target=intent["target"]: intents.take_up_intent(conn, target)):  # type: ignore[misc]
+        if db.write(intents.take_up_intent, intent["target"]):
             carry_out(db, repo, intent, on_settled=on_settled, now=now)
     return {intent["target"] for intent in db.read(intents.listing)}
 
@@ -311,7 +311,7 @@ def is_to_push(intent: IntentRow) -> bool:
 def _waits_for_thaw(db: Store, repo: Git, intent: Intent) -> bool:
     """Whether a landing that was begun has not moved its target yet, and a person has frozen that since."""
     target = intent["target"]
-    if not db.read(lambda conn: freezes.is_frozen(conn, target)):
+    if not db.read(freezes.is_frozen, target):
         return False
     return refs.read(repo, refs.branch_ref(target)) == intent["old_sha"]
 

@@ -92,7 +92,7 @@ async def graph(services: Services) -> list[GraphOfTarget]:
 async def submit(services: Services, body: Submission) -> Payload:
     """Put a branch into the queue; ``merge_id`` is null if the target has everything of it already."""
     answer = await app_merges.submit(services, **body.model_dump(exclude={"agent_id"}))
-    return await services.store.read(lambda conn: requests.with_reason(conn, answer))
+    return await services.store.read(requests.with_reason, answer)
 
 
 @router.get("/flakes")
@@ -101,7 +101,7 @@ async def flaky(
     target: Annotated[str | None, Field(max_length=1024, description="Only on this target.")] = None,
 ) -> list[FlakyTest]:
     """Tests that failed and then passed on one tree, the one that did so last first."""
-    return flaky_tests.by_test(await services.store.read(lambda conn: flakes.newest(conn, target)))
+    return flaky_tests.by_test(await services.store.read(flakes.newest, target))
 
 
 @router.get("/{merge_id}", answer=MergeDetail)
@@ -145,9 +145,7 @@ async def approve(services: Services, merge_id: str, body: Approval) -> Payload:
     steering_operations.require_person(body, "approves a merge", f"approve {merge_id[:8]}")
     reviewed = await services.work(lambda: _reviewed(services, merge_id))
     now = services.now()
-    row = await services.store.write(
-        lambda conn: approval.approve(conn, reviewed.merge_id, body.head_sha, reviewed.paths, now)
-    )
+    row = await services.store.write(approval.approve, reviewed.merge_id, body.head_sha, reviewed.paths, now)
     if CONFIG_IN_TREE in reviewed.paths:
         await services.work(lambda: _trust_settings(services, row))
     services.nudge("landing")
@@ -174,7 +172,7 @@ def _reviewed(services: Services, merge_id: str) -> approval.Review:
 @router.post("/{merge_id}/open", callers=PERSON)
 async def open_worktree(services: Services, merge_id: str) -> Opened:
     """Open a request's work in a worktree of its own; after a conflict with the merge of its target begun there."""
-    row = await services.work(lambda: services.db.read(lambda conn: of_tasks.named(conn, merge_id)))
+    row = await services.work(lambda: services.db.read(of_tasks.named, merge_id))
     db, repo = services.db, services.git
     return await services.work(lambda: opening.open_request(db, repo, services.of(Worktrees), row, services.now()))
 
@@ -200,7 +198,7 @@ async def cancel(services: Services, merge_id: str) -> Payload:
 async def dismiss(services: Services, merge_id: str) -> Payload:
     """Nothing more is to be done about a request that came back, or (by its id) about a task that failed."""
     now = services.now()
-    answer = await services.store.write(lambda conn: settle(conn, merge_id, now))
+    answer = await services.store.write(settle, merge_id, now)
     services.changes.announce()
     return answer
 

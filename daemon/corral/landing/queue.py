@@ -205,8 +205,8 @@ class Queue:
         look_again, self.stuck_checkouts = land.verify_landed(repo, now)
         due += look_again
         due += self._settle_returned(repo, now)
-        if self._db.read(lambda conn: pauses.are_too_long(conn, now)):
-            self._db.write(lambda conn: pauses.shorten(conn, now))
+        if self._db.read(pauses.are_too_long, now):
+            self._db.write(pauses.shorten, now)
         if self._db.read(work_pause.current) is not None:
             return min(due, default=None)
         paused = self._db.write(pauses.current) if self._db.read(pause_rows.anyone) else {}
@@ -244,7 +244,8 @@ class Queue:
                 self._nudge()
                 return now
             if outcome is Next.BLOCKED:
-                due.append(self._db.read(lambda conn, target=target: blockers.next_look(conn, target, now)))  # type: ignore[misc]
+                with self._db.reading() as conn:
+                    due.append(blockers.next_look(conn, target, now))
         self._is_looked_through = True
         due += [at] if (at := self._slots.due_at(now)) else []
         with self._db.reading() as conn:
@@ -347,7 +348,7 @@ class Queue:
 
     def _goes_on(self, merge: MergeRow, now: datetime) -> MergeRow:
         """What kept every request of a target is gone: the one that told of it does so no more."""
-        return self._db.write(lambda conn: merges.requeue(conn, merge["merge_id"], now)) or merge
+        return self._db.write(merges.requeue, merge["merge_id"], now) or merge
 
     def _look_at_tip(self, repo: Git, line: Line, row: DirectTipRow, now: datetime, due: list[datetime]) -> bool:
         """Find out what is known of a tip that did not come from a verification; True: it is green, or nothing verifies it."""
@@ -361,7 +362,7 @@ class Queue:
         due += (
             [now + FRESH] if line.direct.red_since is not None and line.place.remote else []
         )  # nobody announces a push
-        return self._db.read(lambda conn: direct_tips.of(conn, line.target)) is None
+        return self._db.read(direct_tips.of, line.target) is None
 
     def _look_at_idle(self, repo: Git, busy: Collection[str], now: datetime) -> list[datetime]:
         """Look at what others pushed to targets for which nothing waits; returns when to look again."""

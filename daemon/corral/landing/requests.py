@@ -87,7 +87,7 @@ def cancel(db: Store, repo: Git, merge_id: str, *, on_settled: OnSettled, now: d
         Conflict: It has ended, its target is moving at this very moment, or may have moved.
         GitFailed: Whether its target has moved cannot be found out.
     """
-    merge_id = str(db.read(lambda conn: merge_tasks.named(conn, merge_id))["merge_id"])
+    merge_id = str(db.read(merge_tasks.named, merge_id)["merge_id"])
     failed_at = _failed_landing(db, repo, merge_id)
 
     def take_back(conn: Connection) -> MergeRow:
@@ -128,7 +128,7 @@ def _failed_landing(db: Store, repo: Git, merge_id: str) -> str | None:
         return None
     is_here = (refs.read(repo, refs.branch_ref(intent["target"])) or "") == intent["old_sha"]
     if intent["remote"] is not None or not is_here:
-        reason = db.read(lambda conn: merges.get(conn, merge_id))["reason"]
+        reason = db.read(merges.get, merge_id)["reason"]
         moved = f"{intent['target']} has moved since its landing was begun."
         where = f"{intent['remote']} has it, or may have it." if is_here else moved
         raise Conflict(

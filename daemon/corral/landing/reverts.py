@@ -99,7 +99,7 @@ def submit(db: Store, repo: Git, merge_id: str, *, session_id: str | None, now: 
             remedy="Nothing to do.",
         )
     clean = built.tree if isinstance(built, candidates.Candidate) else None
-    is_queued = db.read(lambda conn: merges.open_of_branch(conn, branch, target)) is not None
+    is_queued = db.read(merges.open_of_branch, branch, target) is not None
     head = _made_before(repo, branch, undone, tip, now, may_be_older=is_queued or clean is None)
     if head is None:
         head = _create(repo, merge, landed, clean, tip, now) if clean else undone
@@ -117,7 +117,7 @@ def submit(db: Store, repo: Git, merge_id: str, *, session_id: str | None, now: 
     queued = db.write(store)
     if queued != reserved:
         candidates.release(repo, reserved)
-    row = db.read(lambda conn: merges.get(conn, queued))
+    row = db.read(merges.get, queued)
     return Revert(row, merge, built.paths if isinstance(built, candidates.Conflicted) else [], dependents)
 
 

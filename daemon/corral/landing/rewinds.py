@@ -110,7 +110,8 @@ class Rewinds:
             if kept.folder(target) not in known:
                 if landed_at <= before:
                     continue
-                newest = self._db.read(lambda conn, target=target: landed.on(conn, target))[-1]  # type: ignore[misc]
+                with self._db.reading() as conn:
+                    newest = landed.on(conn, target)[-1]
                 if refs.exists(repo, sha := str(newest["landed_sha"])):
                     refs.change(repo, [Change(kept.tip_ref(target), sha, "")])
             self.remember(target)
@@ -155,7 +156,7 @@ class Rewinds:
         if at != held.tip or held.lost or held.kept or target in self.open:
             self._settle(repo, target, held, at, now)
         if tip is not None and self._tips.get(target, tip) is None:
-            self._db.write(lambda conn: task_rows.end_fault_backoffs(conn))
+            self._db.write(task_rows.end_fault_backoffs)
             self._nudge()  # tasks that waited for it start now
         before = self._tips.get(target) or held.tip
         if tip is not None and before and tip not in (before, held.tip):
@@ -174,7 +175,7 @@ class Rewinds:
             lost.append(Aside("", held.tip, now))
         if is_rewound:  # it may also have lost work that it had under other commits
             lost += [replace(aside, at=now) for aside in held.kept if aside.ref not in inside]
-        rows = self._db.read(lambda conn: landed.on(conn, target)) if lost else []
+        rows = self._db.read(landed.on, target) if lost else []
         rewinds = _each_once([_rewind(repo, target, aside, at, rows) for aside in lost])
         tip = held.tip
         if is_rewound:

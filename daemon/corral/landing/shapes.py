@@ -53,7 +53,7 @@ def build(
     """
     head, own = merge["head_sha"], diffs.landed_at(db, repo, merge, on_sha)
     below = [*begun_on, *([own] if own else [])]
-    if landing.style != "merge" and db.read(lambda conn: landed.is_landed_commit(conn, merge["target"], head)):
+    if landing.style != "merge" and db.read(landed.is_landed_commit, merge["target"], head):
         landing = landing.model_copy(update={"style": "merge"})  # what a target lost comes back as it was
     text = message(landing, merge, _own_commits(repo, landing, head, [on_sha, *below]))
     built = candidates.build(repo, on_sha, head, text, identity, at, style=landing.style, begun_on=below, plain=plain)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial
 
 from sqlalchemy import Connection
 
@@ -105,7 +104,7 @@ def settle(
         reason = None if gone is None else _reason(merge, gone)
         row: MergeRow | None = merge
         if (merge["reason"] if is_parked(merge["state"], merge["reason"]) else None) != reason:
-            row = db.write(partial(move, merge=merge, reason=reason))
+            row = db.write(move, merge=merge, reason=reason)
         if reason is None and row is not None:
             ready.append(row)
     return ready

@@ -63,7 +63,7 @@ async def revert(services: Services, merge_id: str, body: Undo) -> Reverted:
         lambda: reverts.submit(services.db, services.git, merge_id, session_id=body.session_id, now=now)
     )
     services.nudge("landing")
-    return await services.store.read(lambda conn: answer_of(conn, queued))
+    return await services.store.read(answer_of, queued)
 
 
 def answer_of(conn: Connection, queued: reverts.Revert) -> Reverted:
@@ -105,7 +105,7 @@ async def skip(services: Services, merge_id: str, body: Order | None = None) -> 
 async def bypass(services: Services, merge_id: str, body: Bypass) -> Payload:
     """Let a request land, as a person, without a verification; holds for exactly the head that was seen."""
     require_person(body, "lets a request land without a verification", f"bypass {merge_id[:8]} --reason TEXT")
-    merge = await services.work(lambda: services.db.read(lambda conn: of_tasks.named(conn, merge_id)))
+    merge = await services.work(lambda: services.db.read(of_tasks.named, merge_id))
     if not (await services.work(lambda: services.settings.for_target(refs.branch_ref(merge["target"])))).landing.verify:
         raise InvalidInput(
             f"Nothing is verified on {merge['target']}: there is nothing to bypass.",
@@ -136,9 +136,9 @@ async def freeze(services: Services, body: Freeze) -> Frozen:
     require_person(body, "freezes a target", f"freeze {quote(body.target)} --reason TEXT")
     target, now, by = body.target.removeprefix("refs/heads/"), services.now(), user_name()
     known = await services.work(lambda: refs.branch_tip(services.git, target)) is not None
-    if not known and not await services.store.read(lambda conn: landed.is_known_target(conn, target)):
+    if not known and not await services.store.read(landed.is_known_target, target):
         raise NotFound(f"There is no branch {target[:200]!r}.", remedy="`git branch --all` lists the branches.")
-    row, landing = await services.store.write(lambda conn: steering.freeze(conn, target, body.reason, by, now))
+    row, landing = await services.store.write(steering.freeze, target, body.reason, by, now)
     services.nudge("landing")
     services.changes.announce()
     return {**row, "landing": landing}
@@ -149,7 +149,7 @@ async def thaw(services: Services, body: Target) -> Thawed:
     """Let a frozen target go on, as a person; one that is red by somebody's own commits is verified once more."""
     require_person(body, "thaws a target", f"thaw {quote(body.target)}")
     target, now = body.target.removeprefix("refs/heads/"), services.now()
-    was_frozen, is_red = await services.store.write(lambda conn: steering.thaw(conn, target, now))
+    was_frozen, is_red = await services.store.write(steering.thaw, target, now)
     services.nudge("landing")
     services.changes.announce()
     return {"target": target, "was_frozen": was_frozen, "verifies": is_red}

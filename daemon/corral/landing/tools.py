@@ -32,7 +32,7 @@ async def request_merge(branch: str | None = None, target: str | None = None, ta
     me, worktree = await call.write(_session_and_worktree)
     source, uncommitted = (branch, []) if branch else await services.work(lambda: _checked_out(worktree))
     submitted = await app_merges.submit(services, source, target, session_id=me, task_id=task_id)
-    answer = {"success": True, **await services.store.read(lambda conn: requests.with_reason(conn, submitted))}
+    answer = {"success": True, **await services.store.read(requests.with_reason, submitted)}
     if answer["merge_id"] is None:
         answer["message"] = f"{answer['target']} has everything of {source} already: there is nothing to merge."
     if uncommitted:
@@ -68,7 +68,7 @@ async def merge_status(merge_id: str | None = None, branch: str | None = None) -
         queue = await services.store.read(_queue)
         more = {"left_out": "The later ones in the queue."} if queue.more else {}
         return {"success": True, "merges": queue.rows, **more}
-    newest = merge_id or (await services.store.read(lambda conn: merge_rows.newest_of(conn, str(branch))))["merge_id"]
+    newest = merge_id or (await services.store.read(merge_rows.newest_of, str(branch)))["merge_id"]
     ageing_s, now = services.settings().landing.ageing_s, services.now()
     found = await services.work(lambda: requests.detail(services.db, newest, ageing_s=ageing_s, now=now))
     return {"success": True, **found}
@@ -77,7 +77,7 @@ async def merge_status(merge_id: str | None = None, branch: str | None = None) -
 @coordinator_tool
 async def list_flakes(target: str | None = None) -> Payload:
     """Tests that failed and then passed on one tree, with dates and logs; the last one first."""
-    rows = await current.get().services.store.read(lambda conn: flakes.newest(conn, target))
+    rows = await current.get().services.store.read(flakes.newest, target)
     told = page((dict(row) for row in flaky_tests.by_test(rows)), size=SHOWN_BYTES)
     more = {"left_out": "Those that were flaky longer ago."} if told.more else {}
     return {"success": True, "flakes": told.rows, **more}
@@ -97,4 +97,4 @@ async def revert_merge(merge_id: str) -> Payload:
     now = services.now()
     queued = await services.work(lambda: reverts.submit(services.db, services.git, merge_id, session_id=me, now=now))
     services.nudge("landing")
-    return {"success": True, **await services.store.read(lambda conn: answer_of(conn, queued))}
+    return {"success": True, **await services.store.read(answer_of, queued)}

@@ -42,11 +42,11 @@ def find_at_risk(services: Services) -> list[Risk]:
     """Open tasks and merges, and worktrees with changes that no commit holds."""
     risks: list[Risk] = [
         {"what": f"task {row['task_id']}", "why": f"it is {row['status']}"}
-        for row in services.db.read(lambda conn: tasks.standing(conn, only_open=True))
+        for row in services.db.read(tasks.standing, only_open=True)
     ]
     risks += [
         {"what": f"merge {row['merge_id']}", "why": f"it is {row['state']}"}
-        for row in services.db.read(lambda conn: merges.listing(conn, OPEN_MERGES))
+        for row in services.db.read(merges.listing, OPEN_MERGES)
     ]
     users = {row["worktree"]: row["agent_name"] for row in services.db.read(sessions.live) if row["worktree"]}
     for row in services.of(Worktrees).listing():

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from importlib.util import find_spec
-from pathlib import Path
 
+from corral.config.paths import import_folders
 from corral.core.errors import InvalidInput, RunnerUnavailable
 from corral.runners.claude import ClaudeOutput
 from corral.runners.command import environment_for
@@ -84,7 +84,7 @@ class AnthropicRunner:
             raise InvalidInput("The task has no prompt.", remedy="Submit it with --prompt.")
         self.available()
         env = environment_for(assignment, self._environ)
-        argv = [sys.executable, "-I", "-c", _START, *_folders()]
+        argv = [sys.executable, "-I", "-c", _START, *import_folders("anthropic")]
         stdin = json.dumps(self._order(assignment)).encode()
         kept = keep(assignment, argv, env, grace_s=self._stop_grace_s, stdin=stdin, closes_stdin=True)
         return self.follow(assignment, kept, now)
@@ -101,7 +101,7 @@ class AnthropicRunner:
             ApiKeyUnavailable: See :meth:`available`.
         """
         self.available()
-        return ApiAccess(self._key(), self._environ.get(BASE_URL) or None, _folders())
+        return ApiAccess(self._key(), self._environ.get(BASE_URL) or None, import_folders("anthropic"))
 
     def _key(self) -> str:
         key = self._find_key()
@@ -132,14 +132,6 @@ class AnthropicRunner:
             "conversation": assignment.conversation and str(assignment.conversation),
             "resumes": assignment.resumes and str(assignment.resumes.file),
         }
-
-
-def _folders() -> list[str]:
-    """The folders that an isolated interpreter needs to find Corral and the SDK."""
-    places = (
-        Path(spec.origin).parent.parent for name in ("corral", "anthropic") if (spec := find_spec(name)) and spec.origin
-    )
-    return list(dict.fromkeys(str(place) for place in places))
 
 
 class MessagesOutput(ClaudeOutput):

@@ -37,11 +37,11 @@ from typing import Any, Protocol
 
 import psutil
 
-from corral.core.errors import OutOfResources, RunnerUnavailable
+from corral.core.errors import OutOfResources
 from corral.core.logs import logger
 from corral.runners import keeper
 from corral.runners.keeper import FOLLOWED, INPUT, RECORD
-from corral.runners.process import OUT_OF_RESOURCES, LogTail, end_leftovers, kernel_kills, open_private, start_time
+from corral.runners.process import LogTail, end_leftovers, kernel_kills, open_private, refused, start_time
 from corral.runners.protocol import Assignment, Limits, PastConversation, Usage
 from corral.runners.tags import PROJECT_MARK, TASK_MARK, tagging
 
@@ -357,7 +357,7 @@ def keep(
         pass
     forget(folder)
     if word == "failed":
-        raise _refused(argv[0], charge.worktree, OSError(int(number), os.strerror(int(number))))
+        raise refused(argv[0], charge.worktree, OSError(int(number), os.strerror(int(number))))
     raise OutOfResources(f"The keeper of {argv[0]} ended before it had started it.")
 
 
@@ -457,16 +457,6 @@ def _is_child(pid: int) -> bool:
     with suppress(ChildProcessError):
         return os.waitpid(pid, os.WNOHANG) == (0, 0)
     return False
-
-
-def _refused(program: str, worktree: Path, error: OSError) -> OutOfResources | RunnerUnavailable:
-    if error.errno in OUT_OF_RESOURCES:
-        return OutOfResources(f"{program} could not be started: {error.strerror}.")
-    return RunnerUnavailable(
-        f"{program} could not be started in {worktree}: {error.strerror}.",
-        cause="The program or the folder is missing or not accessible, or the command is too long.",
-        remedy="Put a long command into a script; check that the program runs by hand in that folder.",
-    )
 
 
 def find(folder: Path, marks: Mapping[str, str], attempt: int) -> tuple[Kept, Assignment] | None:

@@ -65,15 +65,20 @@ def spawn(
             start_new_session=True,
         )
     except OSError as error:
-        if error.errno in OUT_OF_RESOURCES:
-            raise OutOfResources(f"{argv[0]} could not be started: {error.strerror}.") from error
-        raise RunnerUnavailable(
-            f"{argv[0]} could not be started in {cwd}: {error.strerror}.",
-            cause="The program or the folder is missing or not accessible, or the command is too long.",
-            remedy="Put a long command into a script; check that the program runs by hand in that folder.",
-        ) from error
+        raise refused(argv[0], cwd, error) from error
     finally:
         os.close(output)
+
+
+def refused(program: str, cwd: Path, error: OSError) -> OutOfResources | RunnerUnavailable:
+    """Why a program could not be started: the machine has no room for it now, or another reason."""
+    if error.errno in OUT_OF_RESOURCES:
+        return OutOfResources(f"{program} could not be started: {error.strerror}.")
+    return RunnerUnavailable(
+        f"{program} could not be started in {cwd}: {error.strerror}.",
+        cause="The program or the folder is missing or not accessible, or the command is too long.",
+        remedy="Put a long command into a script; check that the program runs by hand in that folder.",
+    )
 
 
 def open_private(log: Path, flags: int) -> int:

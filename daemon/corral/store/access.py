@@ -6,15 +6,16 @@ import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from sqlalchemy import Connection
 
 from corral.core.changes import Changes
 from corral.store.engine import search
 from corral.store.engine.writes import Write
-from corral.store.protocol import Store, TooLong
+from corral.store.protocol import Operation, Store, TooLong
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -33,10 +34,10 @@ class StoreAccess:
         # More threads would only wait for the interpreter's lock, which SQLite releases after every row.
         self._readers = ThreadPoolExecutor(2, thread_name_prefix="read")
 
-    async def write(self, operation: Callable[[Connection], T]) -> T:
+    async def write(self, operation: Operation[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a write and return when it is durable. If the request is cancelled before, the write is not run."""
         loop = asyncio.get_running_loop()
-        write, waiter = Write(operation), loop.create_future()
+        write, waiter = Write(operation, *args, **kwargs), loop.create_future()
         if not self._pending:
             loop.call_soon(self._submit)
         self._pending.append((write, waiter))
@@ -62,22 +63,23 @@ class StoreAccess:
                 waiter.set_result(None)
         self._changes.announce_write()
 
-    async def read(self, operation: Callable[[Connection], T]) -> T:
+    async def read(self, operation: Operation[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a query in a thread that runs only queries."""
-        return await asyncio.get_running_loop().run_in_executor(self._readers, self._db.read, operation)
+        query = partial(self._db.read, operation, *args, **kwargs)
+        return await asyncio.get_running_loop().run_in_executor(self._readers, query)
 
-    async def read_inline(self, operation: Callable[[Connection], T]) -> T:
+    async def read_inline(self, operation: Operation[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a short query (a few rows by an index) in the loop's own thread, since a switch of threads takes longer.
 
         A query that is not short is broken off, and runs again in a thread.
         """
         try:
-            return self._db.read_inline(operation)
+            return self._db.read_inline(operation, *args, **kwargs)
         except TooLong:
-            return await self.read(operation)
+            return await self.read(operation, *args, **kwargs)
 
     async def search(self, table: str, operation: Callable[[Connection], T]) -> T:
         """Run a query that searches a table by words, after its index has learned all rows that exist at the call."""
-        for _part in range(0, await self.read_inline(partial(search.count_unlearned, table=table)), search.AT_ONCE):
-            await self.write(partial(search.learn, table=table))
+        for _part in range(0, await self.read_inline(search.count_unlearned, table), search.AT_ONCE):
+            await self.write(search.learn, table)
         return await self.read(operation)

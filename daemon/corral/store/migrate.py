@@ -20,9 +20,10 @@ from corral.store.append_only import keep_append_only
 from corral.store.engine.connections import damaged, unavailable
 from corral.store.engine.dialect import Dialect, dialect_of
 from corral.store.engine.search import create_indexes
-from corral.store.schema import VIEWS, metadata
+from corral.store.schema import VIEWS
 from corral.store.schema_coordination import event_cursors
 from corral.store.schema_project import audit_lines  # noqa: F401 - its tables are part of the metadata
+from corral.store.table import metadata
 
 if TYPE_CHECKING:
     from alembic.config import Config

@@ -177,7 +177,7 @@ def test_a_note_of_a_landing_that_did_arrive_undoes_nothing(repo: Path, new: str
 
 
 def test_nothing_is_begun_where_no_note_can_be_written(repo: Path, new: str) -> None:
-    (repo / f"{NOTE}.part").mkdir()
+    (repo / f"{NOTE}.corral-new").mkdir()
     before = state(repo)
     held = land(repo, new)
     assert isinstance(held, InTheWay) and "cannot write" in held.reason and state(repo) == before

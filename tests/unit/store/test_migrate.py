@@ -17,11 +17,12 @@ from sqlalchemy.exc import IntegrityError
 from corral.core.errors import DatabaseUnavailable
 from corral.core.instants import UTC
 from corral.core.states import ReceiptStatus
-from corral.store import events, schema, schema_coordination, schema_project
+from corral.store import events, schema_coordination, schema_project
 from corral.store.engine import search
 from corral.store.engine.database import Database
 from corral.store.engine.inspection import schema_of
 from corral.store.migrate import HEAD, alembic_config, open_schema
+from corral.store.table import metadata
 from corral.work.merges.store import receipts
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -127,7 +128,7 @@ def test_a_stored_database_has_what_the_tables_say_when_it_is_open(tmp_path: Pat
         is_table = {"include_object": lambda _, name, *__: "_fts" not in str(name)}  # see store/engine/search.py
         context = MigrationContext.configure(conn, opts={"compare_type": True, "render_as_batch": True, **is_table})
         # Expression indexes cannot be read back from SQLite; everything else must match.
-        found = [one for one in compare_metadata(context, schema.metadata) if "priority" not in str(one)]
+        found = [one for one in compare_metadata(context, metadata) if "priority" not in str(one)]
     engine.dispose()
     assert found == []
 
@@ -149,8 +150,8 @@ def test_the_tables_are_made_in_postgresql_too(postgresql: Engine) -> None:
         assert schema_of(conn) == HEAD
         opts = {"compare_type": True, "include_object": lambda _, name, *__: not str(name).endswith("_fts")}
         context = MigrationContext.configure(conn, opts=opts)
-        assert {schema_coordination.messages.name, schema_project.alerts.name} <= set(schema.metadata.tables)
-        assert compare_metadata(context, schema.metadata) == []
+        assert {schema_coordination.messages.name, schema_project.alerts.name} <= set(metadata.tables)
+        assert compare_metadata(context, metadata) == []
         query = "SELECT indexname FROM pg_indexes WHERE indexdef LIKE 'CREATE UNIQUE % WHERE %removed%'"
         live = {str(row[0]) for row in conn.execute(text(query))}
     assert live == {"uq_worktrees_live_name", "uq_worktrees_live_port"}

@@ -1,4 +1,4 @@
-"""A row has a type: it is what its table or its statement says, and it is not lost on the way up."""
+"""A row has a type: its table is declared of it, a statement returns what it says, and it is not lost on the way up."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any, get_args, get_origin, get_type_hints, is_typeddict
 
 import pytest
-from sqlalchemy import JSON, Boolean, Column, Connection, Float, Integer, String, Table
+from sqlalchemy import JSON, Boolean, Column, Connection, Float, Integer, String
 from sqlalchemy.types import NullType
 
 import corral
@@ -23,10 +23,10 @@ from corral.observe.announcements import store as announcements
 from corral.observe.audit import store as audit
 from corral.observe.exports import store as exports
 from corral.observe.metrics import store as metrics
-from corral.store import schema, schema_coordination, schema_project
+from corral.store import schema
 from corral.store.engine.prepared import Prepared
 from corral.store.rows import agents, loops, mail, merges, records, sessions, tasks
-from corral.store.rows import metrics as metric_rows
+from corral.store.table import metadata
 from corral.work.agents.store import choices, improvements, runs, versions
 from corral.work.merges.store import runs as merge_runs
 from corral.work.roadmap import store as roadmap
@@ -38,60 +38,8 @@ from corral.work.worktrees import store as worktrees
 
 pytestmark = pytest.mark.one_python
 
-WHOLE: dict[Table, type] = {
-    schema.agent_sessions: sessions.SessionRow,
-    schema.file_locks: sessions.LockRow,
-    schema.tasks: tasks.StoredTask,
-    schema.attempts: tasks.AttemptRow,
-    schema.task_claims: tasks.ClaimRow,
-    schema.task_state: tasks.TaskStateRow,
-    schema.worktrees: tasks.WorktreeRow,
-    schema.receipts: merges.ReceiptRow,
-    schema.merge_requests: merges.MergeRow,
-    schema.landing_intents: merges.IntentRow,
-    schema.verification_runs: merges.VerificationRunRow,
-    schema.flakes: merges.FlakeRow,
-    schema.landing_remotes: merges.RemoteRow,
-    schema.branch_pushes: merges.BranchPushRow,
-    schema_project.target_pauses: merges.TargetPauseRow,
-    schema_project.target_freezes: merges.FreezeRow,
-    schema_project.direct_tips: merges.DirectTipRow,
-    schema_project.work_pause: tasks.WorkPauseRow,
-    schema_project.project_identity: records.IdentityRow,
-    schema_project.loops: loops.LoopRow,
-    schema_project.loop_iterations: loops.IterationRow,
-    schema_project.alerts: records.AlertRow,
-    schema_project.deliveries: records.DeliveryRow,
-    schema.events: records.EventRow,
-    schema_project.agent_versions: agents.AgentVersionRow,
-    schema_project.agent_runs: agents.AgentRunRow,
-    schema_project.task_feedback: agents.FeedbackRow,
-    schema_project.agent_choices: agents.AgentChoiceRow,
-    schema_project.agent_improvements: agents.ImprovementRow,
-    schema_project.totals: metric_rows.TotalRow,
-    schema_project.audit_lines: records.AuditRow,
-    schema_project.audit_chain: records.AuditEndsRow,
-    schema_coordination.agent_names: sessions.NameRow,
-    schema_coordination.messages: mail.MessageRow,
-    schema_coordination.message_recipients: mail.RecipientRow,
-    schema_coordination.handoffs: records.HandoffRow,
-    schema_coordination.features: records.FeatureRow,
-    schema_coordination.feature_claims: records.FeatureClaimRow,
-    schema_coordination.memories: records.MemoryRow,
-    schema_coordination.lock_waits: sessions.LockWaitRow,
-}
-NEVER_WHOLE = {
-    "roadmap_supervision",
-    "told_needs",
-    "task_dependencies",
-    "notices",
-    "event_cursors",
-    "memory_tags",
-    "landing_targets",
-}
-"""Tables of which only columns are read."""
 UNTYPED = {
-    "store/schema.py:only": "arguments of an index",
+    "store/table.py:only": "arguments of an index",
     "store/engine/prepared.py:_picker": "of a function that takes the values of a statement",
     "coordination/memory/store.py:_searchable": "values on their way in",
 }
@@ -124,18 +72,6 @@ def _check(name: str, column: Column[Any], hint: Any) -> None:
         assert told is Any or get_origin(told) in (list, dict), f"{name} is JSON, and not {hint}"
     else:
         assert told is wanted, f"{name} is {wanted.__name__}, and not {hint}"
-
-
-@pytest.mark.parametrize("table", WHOLE, ids=lambda table: table.name)
-def test_the_type_of_a_whole_row_is_what_its_table_holds(table: Table) -> None:
-    hints = get_type_hints(WHOLE[table])
-    assert set(hints) == set(table.c.keys())
-    for column in table.c:
-        _check(f"{table.name}.{column.key}", column, hints[column.key])
-
-
-def test_every_table_has_the_type_of_its_row() -> None:
-    assert {table.name for table in WHOLE} | NEVER_WHOLE == set(schema.metadata.tables)
 
 
 def test_a_type_that_lacks_a_column_or_takes_none_for_granted_is_noticed() -> None:
@@ -245,11 +181,12 @@ def test_a_select_of_a_part_or_a_join_returns_what_its_type_says(
     any_database: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen, fetched = set(_statements(any_database, monkeypatch)), _fetched()
+    whole = [set(table.c.keys()) for table in metadata.tables.values()]
     parts = {
         name
         for module in (agents, loops, mail, merges, records, sessions, tasks)
         for name, kind in vars(module).items()
-        if is_typeddict(kind) and kind not in WHOLE.values() and name in fetched
+        if is_typeddict(kind) and set(kind.__annotations__) not in whole and name in fetched
     }
     assert parts - {"WaitingSession", "DayUse"} <= seen  # whoever waits is asked for only where somebody does
 

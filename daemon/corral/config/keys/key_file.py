@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from corral.config.account import base_folder
 from corral.config.keys.keychain import API_KEY, KeyKind
 from corral.config.ownership import is_own
 from corral.core.errors import ApiKeyUnavailable
@@ -33,8 +34,7 @@ _BOUND_TO = b"corral anthropic-api-key 1"
 
 def config_folder(environ: Mapping[str, str], home: Path) -> Path:
     """Corral's folder in the user's configuration folder."""
-    base = environ.get("XDG_CONFIG_HOME", "")
-    return (Path(base) if base.startswith("/") else home / ".config") / "corral"
+    return base_folder("CONFIG", environ, home) / "corral"
 
 
 class KeyFile:

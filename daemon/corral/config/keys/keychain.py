@@ -6,7 +6,6 @@ key goes through pipes only. The daemon never loads the library.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import signal
@@ -15,9 +14,9 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from corral.config.paths import import_folders
 from corral.core.errors import ApiKeyUnavailable, InvalidInput
 
 # -- The kinds of keys: how each is called in messages, where it is kept, and which command stores it
@@ -130,7 +129,7 @@ class Keychain:
         return answer
 
     def _answer(self, request: Mapping[str, str]) -> dict[str, Any]:
-        argv = [sys.executable, "-I", "-c", _START, *_folders()]
+        argv = [sys.executable, "-I", "-c", _START, *import_folders("keyring")]
         try:
             child = subprocess.Popen(
                 argv,
@@ -172,10 +171,3 @@ def _end(child: subprocess.Popen[bytes]) -> None:
 
 def _cause(answer: Mapping[str, Any]) -> str:
     return str(answer.get("why") or "")[:300]
-
-
-def _folders() -> list[str]:
-    """The folders that an isolated interpreter needs to find Corral and the library."""
-    specs = (importlib.util.find_spec(name) for name in ("corral", "keyring"))
-    places = (Path(spec.origin).parent.parent for spec in specs if spec and spec.origin)
-    return list(dict.fromkeys(str(place) for place in places))

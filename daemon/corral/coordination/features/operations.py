@@ -68,4 +68,4 @@ async def analyze(services: Services, body: Question) -> Payload:
 @router.get("/{feature_id:path}", answer=Feature)
 async def detail(services: Services, feature_id: str) -> Payload:
     """One feature, whether active or not."""
-    return await services.store.read(lambda conn: feature_registry.detail(conn, feature_id))
+    return await services.store.read(feature_registry.detail, feature_id)

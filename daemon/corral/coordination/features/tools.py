@@ -44,7 +44,7 @@ async def deregister_feature(feature_id: str, status: str = "completed") -> Payl
 @coordinator_tool
 async def get_feature(feature_id: str) -> Payload:
     """One feature: its claims, status, branch and who registered it."""
-    row = await current.get().services.store.read(lambda conn: feature_registry.detail(conn, feature_id))
+    row = await current.get().services.store.read(feature_registry.detail, feature_id)
     return {"success": True, "feature": row}
 
 

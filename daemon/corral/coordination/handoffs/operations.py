@@ -33,7 +33,7 @@ async def listing(
 @router.get("/{handoff_id}", answer=Handoff)
 async def detail(services: Services, handoff_id: str) -> Payload:
     """One handoff, by its id or the beginning of it."""
-    return handoffs.wire(await services.store.read(lambda conn: handoff_rows.get(conn, handoff_id)))
+    return handoffs.wire(await services.store.read(handoff_rows.get, handoff_id))
 
 
 @router.post("", status=201)

@@ -136,7 +136,7 @@ async def check(services: Services, body: Keys) -> list[Payload]:
     """For each key: whether an edit of it would be free, and who holds what overlaps it."""
     now, keys = services.now(), parse(services, body.paths)
     me = Holder(session_id=body.session_id or person())
-    return await services.store.read_inline(lambda conn: lock_table.standing(conn, keys, me, now))
+    return await services.store.read_inline(lock_table.standing, keys, me, now)
 
 
 @router.post("/check-commit", answer=CommitChecked)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection
@@ -94,21 +93,21 @@ async def _turn(services: Services, wait: Wait, wait_s: float, gone: asyncio.Fut
         change = asyncio.create_task(services.changes.next(SIGN_OF_LIFE_S))
         try:
             now = services.now()
-            blocking = await services.store.read(partial(lock_waits.blockers, wait=wait, now=now))
+            blocking = await services.store.read(lock_waits.blockers, wait=wait, now=now)
             if services.stopping:
                 raise DaemonUnreachable(
                     "The daemon stops.", remedy="Ask again: the next command starts it, and the queue goes on."
                 )
             if gone is not None and gone.done():
                 raise Conflict("Nobody waits for the answer any more.", cause="The connection was closed.")
-            if not blocking and (taken := await services.store.write(partial(lock_waits.take, wait=wait, now=now))):
+            if not blocking and (taken := await services.store.write(lock_waits.take, wait=wait, now=now)):
                 return taken
             remaining = deadline - time.monotonic()
             if blocking and remaining <= 0:
                 raise _too_long(blocking, wait_s)
             if time.monotonic() >= alive_until:
                 alive_until = time.monotonic() + SIGN_OF_LIFE_S
-                await services.store.write(partial(lock_waits.stay, wait=wait, now=now))
+                await services.store.write(lock_waits.stay, wait=wait, now=now)
             expiry = lock_waits.next_expiry(blocking)
             until = (expiry - now).total_seconds() + _MARGIN_S if expiry else remaining
             await asyncio.wait(

@@ -82,7 +82,7 @@ async def inbox(services: Services, request: Request, query: Inbox) -> Response:
     """An inbox, the newest first; reading it changes nothing. Another agent's is only for a person."""
     whose = query.session_id or person()
     if (agent := query.agent) and not query.everyone:
-        whose = (await services.store.read(lambda conn: addresses.known(conn, agent)))["session_id"]
+        whose = (await services.store.read(addresses.known, agent))["session_id"]
         await claims.require_speaker(services, request.scope, whose, is_chosen=False)
 
     def fetch(conn: Connection) -> Page:

@@ -126,7 +126,7 @@ async def caller_of(services: Services, scope: Scope) -> CallerProcess:
     peer: Peer | None = scope.get(PEER)
     seen, version = await _process(services, scope), services.db.clients_version
     if peer is None or peer.identified is None or peer.identified[0] != version:
-        caller = await services.store.read_inline(lambda conn: identified(conn, seen))
+        caller = await services.store.read_inline(identified, seen)
         if peer is None:
             return caller
         peer.identified = version, caller
@@ -189,7 +189,7 @@ async def require_speaker(
     who = await claimant(services, scope)
     if session_id is not None and not who.is_person:
         async with refusals(services, who.session_id):
-            await services.store.read(lambda conn: who.check(conn, session_id, is_chosen=is_chosen))
+            await services.store.read(who.check, session_id, is_chosen=is_chosen)
     return who
 
 
@@ -260,5 +260,5 @@ async def refusals(services: Services, session_id: str | None) -> AsyncIterator[
         yield
     except NotPermitted as error:
         refusal, now = error, services.now()
-        await services.store.write(lambda conn: addresses.refused(conn, session_id, refusal, now))
+        await services.store.write(addresses.refused, session_id, refusal, now)
         raise

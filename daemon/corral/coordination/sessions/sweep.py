@@ -56,7 +56,7 @@ def mind_the_jump(services: Services, now: datetime) -> None:
     """A jump of the clock, or a machine that slept, counts as waking up: every lock gets the time that it had left."""
     jump_s = services.runtime.looks(now, max(services.settings().sessions.stale_after_s, LOOK_EVERY_S + 1))
     if jump_s:
-        services.db.write(lambda conn: lock_table.postpone(conn, jump_s))
+        services.db.write(lock_table.postpone, jump_s)
 
 
 def sweep(

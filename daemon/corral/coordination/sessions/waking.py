@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection
@@ -102,7 +101,7 @@ class Waiters:
         try:
             while not gone.done() and not self._services.stopping and self._waiters.get(client) is me:
                 now, importances = self._services.now(), self._waking_importances()
-                taken = await self._services.store.write(partial(take, waiter=me, importances=importances, now=now))
+                taken = await self._services.store.write(take, waiter=me, importances=importances, now=now)
                 if taken[1]:
                     return taken
                 await me.stirred.wait()
@@ -138,9 +137,7 @@ class Waiters:
         waiting, importances, now = list(self._waiters.values()), self._waking_importances(), self._services.now()
         clients, session_ids = [waiter.client for waiter in waiting], [waiter.session_id for waiter in waiting]
         try:
-            rows = await self._services.store.read(
-                lambda conn: message_rows.waited_for(conn, clients, session_ids, importances)
-            )
+            rows = await self._services.store.read(message_rows.waited_for, clients, session_ids, importances)
         except CorralError as error:  # a failed query must not end the waits
             log.warning("not_looked", reason=error.message)
             return PAUSE_S

@@ -94,7 +94,7 @@ async def answer(services: Services, name: str, payload: Mapping[str, Any]) -> P
     event, call = hook_events.read(name, payload, services.now()), last_look.call_of(payload)
     if event.unheard is not None:
         begin, end = map(iso, event.unheard)
-        await services.store.write(lambda conn: message_rows.put_back(conn, event.actor, begin, end))
+        await services.store.write(message_rows.put_back, event.actor, begin, end)
     if event.bridge and event.parent is None:
         services.runtime.serves(event.bridge, event.actor)
     unannounced.note_heard(services, event)
@@ -111,7 +111,7 @@ async def answer(services: Services, name: str, payload: Mapping[str, Any]) -> P
     response = await _HANDLERS.get(name, _sign_of_life)(services, event)
     denial = hook_events.reason_of_denial(response)
     if event.carrier == "mod" and call and not denial:
-        is_quiet = name == "PreToolUse" and event.is_edit and await services.store.read(partial(_is_quiet, event=event))
+        is_quiet = name == "PreToolUse" and event.is_edit and await services.store.read(_is_quiet, event=event)
         settled = (name, *COVERED.get(name, ()), *(["PostToolBatch"] if is_quiet else []))
         services.mods.settle(settled, call, event.client_pid or 0)
         response = {**response, "is_quiet": True} if is_quiet else response
@@ -184,9 +184,7 @@ async def _before_tool(services: Services, event: HookEvent) -> Payload:
     except DatabaseUnavailable:  # writes wait; a refusal needs none, and what is free is the last look's to mark
         me = Holder(session_id=event.actor, kin=(event.parent,) if event.parent else ())
         for one in targets:
-            refused = await services.store.read(
-                partial(verdicts.refusal, holder=me, target=one, policy=policy, now=now)
-            )
+            refused = await services.store.read(verdicts.refusal, holder=me, target=one, policy=policy, now=now)
             if refused is not None:
                 return hook_events.denial(refused)
         raise
@@ -211,7 +209,7 @@ async def _blind_write(services: Services, event: HookEvent, target: Target, edi
     )
     if unseen is None:
         return None
-    row = await services.store.read(lambda conn: session_rows.get(conn, str(editor)))
+    row = await services.store.read(session_rows.get, str(editor))
     name, file = embedded(row["agent_name"]) if row is not None else "another session", embedded(target.key.file_path)
     if unseen.was_seen:
         return f"{file} is not as you last saw it: {name} changed it since.\n{unseen.difference}"
@@ -225,7 +223,7 @@ async def _end_commands(services: Services, event: HookEvent) -> None:
         remarks = await shell_watch.after(services, replace(event, use_id=use_id), _policy(services))
         if remarks:
             text, at = "\n".join(remarks), iso(services.now())
-            await services.store.write(partial(session_rows.notify, session_id=event.actor, text=text, at=at))
+            await services.store.write(session_rows.notify, session_id=event.actor, text=text, at=at)
 
 
 async def _after_tool(services: Services, event: HookEvent) -> Payload:
@@ -387,7 +385,7 @@ async def _session_end(services: Services, event: HookEvent) -> Payload:
 
 async def _prompt(services: Services, event: HookEvent) -> Payload:
     services.of(Guardian).meet(event.cwd)
-    if event.parent is None and await services.store.read(lambda conn: session_rows.get(conn, event.actor)) is None:
+    if event.parent is None and await services.store.read(session_rows.get, event.actor) is None:
         return await _session_start(services, event)
 
     def begin(conn: Connection, me: Holder) -> Payload:
@@ -459,7 +457,7 @@ async def _waiting(services: Services, event: HookEvent) -> Payload:
 
 async def _answered(services: Services, event: HookEvent) -> Payload:
     """The person answered what the session's mod had asked; no hook tells of that, and it is no sign of a turn."""
-    await services.store.write(lambda conn: session_rows.change(conn, event.actor, {"waiting_for": None}))
+    await services.store.write(session_rows.change, event.actor, {"waiting_for": None})
     return {}
 
 
@@ -491,7 +489,7 @@ async def _subagent_stop(services: Services, event: HookEvent) -> Payload:
         return urgent
     await _keep(services, event, "its subagent ended", BEFORE_RELEASE_S)
     for text in await services.work(lambda: _release_worktrees(services, event.actor)):
-        await services.store.write(partial(session_rows.notify, session_id=parent, text=text, at=iso(services.now())))
+        await services.store.write(session_rows.notify, session_id=parent, text=text, at=iso(services.now()))
     services.nudge("landing")
     return {}
 
@@ -502,7 +500,7 @@ def _release_worktrees(services: Services, subagent: str) -> list[str]:
     services.of(Worktrees).release_subagent(subagent, services.now())
     lines = []
     for before in mine:
-        row = services.db.read(partial(worktree_rows.get, worktree_id=before["worktree_id"])) or before
+        row = services.db.read(worktree_rows.get, worktree_id=before["worktree_id"]) or before
         tip = refs.read(services.git, refs.branch_ref(required(row["branch"])))
         committed = f" Its branch is {row['branch']}." if tip not in (None, row["base_sha"]) else ""
         saved = f" Its state is saved: `corral worktree recover {row['name']}`." if row["salvage_ref"] else ""
@@ -561,7 +559,7 @@ async def _worktree_remove(services: Services, event: HookEvent) -> Payload:
         became = "not removed" if stays else "removed"
         text = f"The worktree {event.worktree_path} was {became}. {' '.join(told.splitlines())}"
         at = iso(services.now())
-        await services.store.write(partial(session_rows.notify, session_id=event.actor, text=text, at=at))
+        await services.store.write(session_rows.notify, session_id=event.actor, text=text, at=at)
     services.nudge("landing")
     return {"systemMessage": told} if told else {}
 

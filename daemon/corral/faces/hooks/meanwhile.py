@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +72,6 @@ def forget(services: Services, found: Marks) -> None:
 def take_over(services: Services, now: datetime) -> None:
     """Do all of it now."""
     if found := marks(services):
-        services.db.write(partial(settle, found=found, services=services, now=now))
+        services.db.write(settle, found=found, services=services, now=now)
         forget(services, found)
         services.changes.announce()

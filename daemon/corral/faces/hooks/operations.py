@@ -115,9 +115,7 @@ async def told(services: Services, request: Request, brought: Brought) -> HookAn
     """The mod of a session says that its model was told the mail that it took, and which way."""
     now = services.now()
     await claims.check_event(services, request.scope, [brought.session_id])
-    await services.store.write(
-        lambda conn: mailing.brought(conn, brought.session_id, brought.messages, brought.way, now)
-    )
+    await services.store.write(mailing.brought, brought.session_id, brought.messages, brought.way, now)
     services.mods.offer_ended(brought.session_id)
     return {}
 
@@ -188,7 +186,7 @@ async def bridge(services: Services, request: Request, opened: Bridge) -> Held:
 
 async def _bridge_lost(services: Services, session_id: str, client: int) -> None:
     now = services.now()
-    if await services.store.write(lambda conn: _connection_ended(conn, session_id, now, services.offer_again)):
+    if await services.store.write(_connection_ended, session_id, now, services.offer_again):
         services.nudge("supervisor")
         return
     if is_running(client, None):  # a session that ends closes its bridge just before its SessionEnd event

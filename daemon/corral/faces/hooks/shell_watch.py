@@ -75,7 +75,7 @@ async def _refusal(services: Services, event: HookEvent, holder: Holder, danger:
         return Verdict()
     top, now = str(checkout.top), services.now()
     mine = list(holder.family)
-    others = await services.store.read(lambda conn: lock_rows.others_in_checkout(conn, top, mine, iso(now)))
+    others = await services.store.read(lock_rows.others_in_checkout, top, mine, iso(now))
     if not others:
         return Verdict()
     saved = await services.work(
@@ -84,7 +84,7 @@ async def _refusal(services: Services, event: HookEvent, holder: Holder, danger:
         )
     )
     ref = saved.ref if saved else None
-    return await services.store.write(lambda conn: verdicts.refuse_danger(conn, holder, danger, top, ref, now))
+    return await services.store.write(verdicts.refuse_danger, holder, danger, top, ref, now)
 
 
 async def after(services: Services, event: HookEvent, policy: Policy) -> list[str]:

@@ -107,7 +107,7 @@ class UnannouncedChanges:
                     loose.append(changed)
         chosen = services.settings().locks
         policy = Policy(enforcement=chosen.enforcement, ttl_s=chosen.ttl_s)
-        services.db.write(partial(self._settle, claims=new_claims, loose=loose, policy=policy, now=now))
+        services.db.write(self._settle, claims=new_claims, loose=loose, policy=policy, now=now)
         memory.settled(new_claims)
         if new_claims or loose:
             services.changes.announce()
@@ -224,7 +224,7 @@ class UnannouncedChanges:
 
     def _owners(self, living: list[SessionRow]) -> dict[str, str]:
         """The sessions that work alone in a worktree that was made for them."""
-        rows = self._services.db.read(partial(worktrees.listing, purposes=(WorktreePurpose.SESSION,)))
+        rows = self._services.db.read(worktrees.listing, purposes=(WorktreePurpose.SESSION,))
         known = self._services.unannounced.silent_since
         owners = {}
         for row in rows:

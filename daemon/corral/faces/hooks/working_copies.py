@@ -81,7 +81,7 @@ async def release(services: Services, event: HookEvent) -> Payload:
         became = "not removed" if stays else "removed"
         text = f"The worktree {place} was {became}. {' '.join(told.splitlines())}"
         at = iso(services.now())
-        await services.store.write(partial(session_rows.notify, session_id=event.session_id, text=text, at=at))
+        await services.store.write(session_rows.notify, session_id=event.session_id, text=text, at=at)
     if stays:
         return {"vcs": {"kept": " ".join(stays.splitlines())}}
     after = await services.work(lambda: len(services.of(Worktrees).salvaged(name)))

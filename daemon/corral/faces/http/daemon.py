@@ -68,7 +68,7 @@ async def config(services: Services) -> SettingsInForce:
 async def pause(services: Services, options: PauseOfWork | None = None) -> Paused:
     """Claim and land nothing until told to go on; what runs goes on. Restarts keep it."""
     now, reason = services.now(), options.reason if options else None
-    row = await services.store.write(lambda conn: work_pause.begin(conn, reason, now))
+    row = await services.store.write(work_pause.begin, reason, now)
     services.changes.announce()
     return {"paused": True, **row}
 
@@ -77,7 +77,7 @@ async def pause(services: Services, options: PauseOfWork | None = None) -> Pause
 async def resume(services: Services) -> Resumed:
     """Claim and land again."""
     now = services.now()
-    was_paused = await services.store.write(lambda conn: work_pause.end(conn, now))
+    was_paused = await services.store.write(work_pause.end, now)
     services.nudge("supervisor")
     services.nudge("landing")
     return {"paused": False, "was_paused": was_paused}

@@ -135,7 +135,7 @@ async def show_token(token: str) -> None:
     session_id = tokens.session_of(token)
     if session_id is None or session_id == call.connection or not call.is_over_http:
         return
-    row = await call.services.store.read(lambda conn: session_rows.get(conn, session_id))
+    row = await call.services.store.read(session_rows.get, session_id)
     if row is None or tokens.was_closed(row):
         return
     if call.connection:

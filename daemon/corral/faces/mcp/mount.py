@@ -66,7 +66,7 @@ class Mcp:
             token = tokens.make_token()
             call, send = replace(call, connection="", token=""), _naming(send, token)
         elif call.token:
-            row = await self._services.store.read(lambda conn: session_rows.get(conn, call.connection))
+            row = await self._services.store.read(session_rows.get, call.connection)
             if not call.connection or tokens.was_closed(row):
                 await respond(send, 404, _NO_SESSION)
                 return
@@ -88,9 +88,7 @@ class Mcp:
     async def _end(self, call: Call) -> None:
         """End the session of a client that leaves, and those of the agents that it carried."""
         services, now = self._services, self._services.now()
-        await services.store.write(
-            lambda conn: session_end.end(conn, call.connection, "closed", now, services.offer_again)
-        )
+        await services.store.write(session_end.end, call.connection, "closed", now, services.offer_again)
         services.nudge("supervisor")
 
     async def _call(self, scope: Scope) -> Call:
@@ -133,7 +131,7 @@ class Mcp:
         if other is not None:
             names = {"session_id": other["session_id"], "agent_name": other["agent_name"]}
             refusal, now = NotPermitted("You cannot act for this session.", details=names), self._services.now()
-            await self._services.store.write(lambda conn: addresses.refused(conn, settled or None, refusal, now))
+            await self._services.store.write(addresses.refused, settled or None, refusal, now)
         return settled
 
     def _said(self, headers: dict[str, str]) -> Call:

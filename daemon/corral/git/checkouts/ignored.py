@@ -85,7 +85,8 @@ def _walk(
             yield path.rstrip("/")
             continue
         try:
-            entries = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in os.scandir(top / path)]
+            with os.scandir(top / path) as scan:
+                entries = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in scan]
         except OSError as error:
             left_out[path] = error.strerror or "it cannot be read"
             continue

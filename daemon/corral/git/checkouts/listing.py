@@ -10,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 
+from corral.core import files
 from corral.core.crash import crash_point
 from corral.core.errors import Conflict
 from corral.git.process.command import Git, Result
@@ -190,9 +191,9 @@ def reanchor(repo: Git, path: Path, *, was_at: Path, old_common_dir: Path) -> bo
             return True
         if named and named.name != entry.name:
             return False
-        _write(entry / "gitdir", f"{path / '.git'}\n")
+        files.replace(entry / "gitdir", os.fsencode(f"{path / '.git'}\n"))
         if named:
-            _write(path / ".git", f"gitdir: {entry}\n")
+            files.replace(path / ".git", os.fsencode(f"gitdir: {entry}\n"))
     return True
 
 
@@ -226,10 +227,3 @@ def _is_ours(repo: Git, named: Path, old_common_dir: Path, *, has_moved: bool) -
         return True
     # A folder that was not moved belongs to the repository that is at the former path now.
     return named.parent == old_common_dir / "worktrees" and (has_moved or not named.exists())
-
-
-def _write(file: Path, text: str) -> None:
-    partial = file.with_name(f"{file.name}.corral-new")
-    partial.unlink(missing_ok=True)
-    partial.write_text(text, encoding="utf-8", errors="surrogateescape")
-    partial.replace(file)

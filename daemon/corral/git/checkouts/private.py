@@ -23,7 +23,7 @@ from corral.core.instants import UTC
 from corral.git import commits, refs
 from corral.git.checkouts import ignored
 from corral.git.checkouts.ignored import Ignored, read
-from corral.git.checkouts.salvage import changed_files
+from corral.git.checkouts.salvage import changed_files, publish
 from corral.git.checkouts.status import Signature
 from corral.git.commits import CORRAL
 from corral.git.process import scratch
@@ -146,14 +146,14 @@ def save(
             shas = _store_blobs(store, [content for _, _, _, content in batch])
             entries.update({path: (seen, mode, sha) for (path, seen, mode, _), sha in zip(batch, shas, strict=True)})
     tree = _tree(repo, store, entries)
-    newest = newest_of(store, name)
+    newest = refs.newest(store, f"{PREFIX}{name}/")
     if newest is not None:
         stored, *_, about = store.must("show", "-s", "--format=%T%n%B", newest.sha).strip().splitlines()
         if stored == tree and json.loads(about).get("worktree") == identity:
             return Copy(newest.name, newest.sha, entries, left_out)
     known_as = {"head": head, "worktree": identity}
     sha = _commit(store, name, tree, " ".join(reason.split()) or "saved", known_as, left_out, at)
-    return Copy(_publish(store, name, sha, at), sha, entries, left_out)
+    return Copy(publish(store, PREFIX, name, sha, at), sha, entries, left_out)
 
 
 def _tree(repo: Git, store: Git, entries: Known) -> str:
@@ -227,17 +227,6 @@ def _store_blobs(store: Git, contents: list[bytes]) -> list[str]:
     ]
     asked = [b"get-mark :%d\n" % mark for mark in marks]
     return store.check("fast-import", "--quiet", input=b"".join(blobs + asked), timeout_s=300).text.split()
-
-
-def _publish(store: Git, name: str, sha: str, at: datetime) -> str:
-    stem = f"{PREFIX}{check_name(name, 'worktree')}/{at.astimezone(UTC):%Y%m%dT%H%M%S%fZ}"
-    numbered = itertools.chain((stem,), (f"{stem}-{number}" for number in itertools.count(1)))
-    return next(ref for ref in numbered if refs.compare_and_swap(store, ref, sha, ""))
-
-
-def newest_of(store: Git, name: str) -> Ref | None:
-    """The newest copy of a worktree."""
-    return max(refs.listing(store, f"{PREFIX}{name}/"), key=lambda ref: (ref.created_at, ref.name), default=None)
 
 
 def drop_replaced(repo: Git, older: Copy, newer: Copy) -> bool:

@@ -6,6 +6,7 @@ holds content that the work tree no longer has, a second parent holds the index.
 
 from __future__ import annotations
 
+import itertools
 import os
 import stat
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from corral.core.errors import Conflict, NotFound
+from corral.core.errors import NotFound
 from corral.core.identifiers import check_name
 from corral.core.instants import UTC
 from corral.git import commits, refs
@@ -104,7 +105,7 @@ def snapshot(
     text = f"{subject}\n\nState of the worktree {name}, saved by Corral.\n"
     text += f"\nNot readable:\n{unread}" if unread else ""
     sha = commits.create(checkout, tree, parents, text, CORRAL, at)
-    return Snapshot(sha, _publish(checkout, name, sha, at), files, head or "", tuple(exclude))
+    return Snapshot(sha, publish(checkout, PREFIX, name, sha, at), files, head or "", tuple(exclude))
 
 
 def keep(checkout: Git, name: str, at: datetime, paths: Sequence[str], *, reason: str) -> Kept | None:
@@ -138,15 +139,15 @@ def keep(checkout: Git, name: str, at: datetime, paths: Sequence[str], *, reason
         return Kept(saved.sha, saved.name, frozenset(chosen))
     text = f"{' '.join(reason.split())}\n\nFiles with uncommitted content, saved by Corral.\n"
     sha = commits.create(checkout, tree, [head] if head else [], text, CORRAL, at)
-    return Kept(sha, _publish(checkout, name, sha, at), frozenset(chosen))
+    return Kept(sha, publish(checkout, PREFIX, name, sha, at), frozenset(chosen))
 
 
 def _affordable(checkout: Git, paths: Sequence[str]) -> list[str]:
     """The paths that are files, within the limits."""
-    top, chosen, remaining = checkout.work_tree or Path(), list[str](), LARGEST_IN_ALL
+    chosen, remaining = list[str](), LARGEST_IN_ALL
     for path in paths[:MOST_KEPT]:
         try:
-            info = os.lstat(top / path)
+            info = os.lstat(checkout.top / path)
         except OSError:
             continue
         if stat.S_ISLNK(info.st_mode) or (stat.S_ISREG(info.st_mode) and info.st_size <= min(LARGEST_KEPT, remaining)):
@@ -159,7 +160,7 @@ def _saved_before(
     checkout: Git, name: str, tree: str, head: str | None, staged_tree: str | None = None
 ) -> refs.Ref | None:
     """The newest salvage of a worktree, if it has the same files, commit and index."""
-    newest = max(refs.listing(checkout, f"{PREFIX}{name}/"), key=lambda ref: (ref.created_at, ref.name), default=None)
+    newest = refs.newest(checkout, f"{PREFIX}{name}/")
     if newest is None:
         return None
     saved_tree, *parents = checkout.must("show", "-s", "--format=%T %P", newest.sha).split()
@@ -202,12 +203,14 @@ def restore(repo: Git, ref: str, into: Path, branch: str, remake: worktrees.Rema
     worktrees.add(repo, into, branch, sha, remake)
 
 
-def _publish(checkout: Git, name: str, sha: str, at: datetime) -> str:
-    stem = f"{PREFIX}{check_name(name, 'worktree')}/{at.astimezone(UTC):%Y%m%dT%H%M%S%fZ}"
-    for ref in (stem, *(f"{stem}-{n}" for n in range(1, 10))):
-        if refs.read(checkout, ref) == sha or refs.compare_and_swap(checkout, ref, sha, "", why="corral: salvage"):
+def publish(repo: Git, prefix: str, name: str, sha: str, at: datetime) -> str:
+    """Give a state of a worktree its ref, named for the instant, and numbered where that is taken."""
+    stem = f"{prefix}{check_name(name, 'worktree')}/{at.astimezone(UTC):%Y%m%dT%H%M%S%fZ}"
+    numbered = itertools.chain((stem,), (f"{stem}-{number}" for number in itertools.count(1)))
+    for ref in numbered:
+        if refs.read(repo, ref) == sha or refs.compare_and_swap(repo, ref, sha, "", why="corral: salvage"):
             return ref
-    raise Conflict(f"{stem} exists already.", cause="Ten snapshots of one worktree in one microsecond.")
+    raise AssertionError("unreachable")
 
 
 def changed_files(repo: Git, pairs: list[tuple[str, str]]) -> dict[str, list[str]]:

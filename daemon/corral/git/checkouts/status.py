@@ -74,8 +74,7 @@ def look_at_all(checkout: Git) -> tuple[Seen, list[str]]:
 
 
 def _seen(checkout: Git, head: str | None, changed: list[Change]) -> Seen:
-    assert checkout.work_tree is not None
-    return Seen(head, {change.path: signature(checkout.work_tree, change.path) for change in changed}, checkout)
+    return Seen(head, {change.path: signature(checkout.top, change.path) for change in changed}, checkout)
 
 
 def differences(before: Seen, after: Seen) -> list[str]:
@@ -127,6 +126,16 @@ def _status(
             dirty_inside = submodule[0] == "S" and submodule[2:] != ".."
             changed.append(Change(line.split(" ", _FIELDS[kind])[-1], rest[:2], dirty_inside))
     return head, changed, passed_over
+
+
+def staged(checkout: Git, **how: Any) -> dict[str, tuple[str, str]]:
+    """The mode and the object of every path in an index; of one that is not merged, those of one of its sides.
+
+    Args:
+        how: As :meth:`Git.run` takes it.
+    """
+    entries = (entry.partition("\t") for entry in checkout.check("ls-files", "--stage", "-z", **how).names)
+    return {path: (mode, blob) for about, _, path in entries for mode, blob, _stage in [about.split(" ")]}
 
 
 # -- Stage the whole state of a checkout in an index: the checkout's own, or a temporary one

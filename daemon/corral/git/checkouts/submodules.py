@@ -48,17 +48,15 @@ def unpublished_submodules(checkout: Git) -> list[str]:
 
 def _repositories(checkout: Git) -> dict[Path, str]:
     """The git directories that are deleted with a worktree, each with its path in the worktree, else its name."""
-    assert checkout.work_tree is not None
     own = checkout.git_dir / "modules"
-    roots = (own.resolve(), checkout.work_tree.resolve())
+    roots = (own.resolve(), checkout.top.resolve())
     repositories: dict[Path, str] = {}
     pending = [(checkout, "")]
     while pending:
         around, prefix = pending.pop()
-        assert around.work_tree is not None
         for path, _ in _gitlinks(around, "ls-files", "--stage", "-z"):
             try:
-                inner = open_checkout(around.work_tree / path)
+                inner = open_checkout(around.top / path)
             except NotAProject:  # not initialised
                 continue
             git_dir = inner.git_dir.resolve()

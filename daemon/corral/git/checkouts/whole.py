@@ -66,7 +66,7 @@ class Whole:
         Raises:
             GitFailed: Git could not look.
         """
-        top = _top(self.checkout)
+        top = self.checkout.top
         paths = [path for path in _dirty(self.checkout) if self.converted.get(path) != _digest(top / path)]
         return sorted(_not_as_written(self.checkout, paths)) if paths else []
 
@@ -80,11 +80,9 @@ class Whole:
             GitFailed: Git could not look.
         """
         # Git itself takes a file for unchanged that was written in the second in which it was laid out, and has its time again.
-        entries = self.checkout.check("ls-files", "--stage", "-z", **_options(self.checkout)).names
-        files = (
-            path for mode, _, path in (entry.partition("\t") for entry in entries) if not mode.startswith("160000")
-        )
-        return [path for path in files if _is_changed_since(_top(self.checkout) / path, since)]
+        staged = status.staged(self.checkout, **_options(self.checkout))
+        files = (path for path, (mode, _) in staged.items() if mode != "160000")
+        return [path for path in files if _is_changed_since(self.checkout.top / path, since)]
 
 
 def complete(checkout: Git) -> None:
@@ -225,7 +223,7 @@ def _is_written_alike(checkout: Git, sha: str, rules: str) -> bool:
     noted.unlink(missing_ok=True)
     if index.is_symlink():
         index.unlink()
-    if not any(item.name != ".git" for item in _top(checkout).iterdir()):
+    if not any(item.name != ".git" for item in checkout.top.iterdir()):
         index.unlink(missing_ok=True)
         return True
     try:
@@ -244,10 +242,8 @@ def _copy_index(checkout: Git) -> None:
 
 def _empty_submodules(checkout: Git) -> None:
     """Empty the submodules that commands of an earlier run filled: their commits belong to another candidate."""
-    top = _top(checkout)
-    for line in checkout.check("ls-files", "--stage", "-z", **_options(checkout)).names:
-        mode, _, rest = line.partition(" ")
-        place = top / rest.partition("\t")[2]
+    for path, (mode, _) in status.staged(checkout, **_options(checkout)).items():
+        place = checkout.top / path
         if mode == "160000" and place.is_dir() and not place.is_symlink() and any(place.iterdir()):
             shutil.rmtree(place)
             place.mkdir()
@@ -256,7 +252,7 @@ def _empty_submodules(checkout: Git) -> None:
 def _prove_complete(checkout: Git) -> Whole:
     hides = hidden(checkout, checkout.git_dir / _INDEX)
     dirty = _dirty(checkout)
-    top = _top(checkout)
+    top = checkout.top
     lacking = hides or [path for path in dirty if not os.path.lexists(top / path)]
     if lacking:
         raise GitFailed(
@@ -293,12 +289,7 @@ def _digest(file: Path) -> str:
 def _not_as_written(checkout: Git, paths: Iterable[str]) -> list[str]:
     """The files whose content is not what git would write, among those that look changed to git."""
     dirty = set(paths)
-    listed: dict[str, tuple[str, str]] = {}
-    for line in checkout.check("ls-files", "--stage", "-z", **_options(checkout)).names:
-        facts, _, path = line.partition("\t")
-        if path in dirty:
-            mode, sha, _stage = facts.split(" ")
-            listed[path] = (mode, sha)
+    listed = status.staged(checkout, **_options(checkout))
     compared = sorted(dirty)[:_MOST_COMPARED]
     return [path for path in sorted(dirty) if path not in compared or not _is_as_written(checkout, path, listed)]
 
@@ -309,9 +300,4 @@ def _is_as_written(checkout: Git, path: str, listed: Mapping[str, tuple[str, str
         return False
     written = checkout.run("cat-file", "--filters", f"--path={path}", sha, **_options(checkout))
     executable = stat.S_IXUSR if mode == "100755" else 0
-    return written.ok and _digest(_top(checkout) / path) == f"{executable} {hashlib.sha256(written.stdout).hexdigest()}"
-
-
-def _top(checkout: Git) -> Path:
-    assert checkout.work_tree is not None
-    return checkout.work_tree
+    return written.ok and _digest(checkout.top / path) == f"{executable} {hashlib.sha256(written.stdout).hexdigest()}"

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from corral.core import files
 from corral.git import refs
 from corral.git.checkouts import status
 from corral.git.process.command import Git
@@ -62,12 +63,10 @@ def write_note(checkout: Git, old_sha: str, new_sha: str) -> Note:
     users = [
         step.path
         for step in _steps(checkout, old_sha, new_sha)
-        if step.path in dirty or (step.old_mode == ABSENT and is_file(_top(checkout) / step.path))
+        if step.path in dirty or (step.old_mode == ABSENT and is_file(checkout.top / step.path))
     ]
     note = Note(old_sha, new_sha, users)
-    unfinished = checkout.git_dir / f"{_NOTE}.part"
-    unfinished.write_bytes(os.fsencode(str(note)))
-    unfinished.replace(checkout.git_dir / _NOTE)
+    files.replace(checkout.git_dir / _NOTE, os.fsencode(str(note)))
     return note
 
 
@@ -115,10 +114,10 @@ def _write_back(checkout: Git, new_sha: str, steps: Sequence[RawChange]) -> list
         step.path
         for step in steps
         if step.path in tracked & differs
-        and (not is_file(_top(checkout) / step.path) or is_commits(checkout, new_sha, step))
+        and (not is_file(checkout.top / step.path) or is_commits(checkout, new_sha, step))
     ]
-    stuck = [path for path in added if not _remove(_top(checkout), path)]
-    changed = [path for path in changed if _is_free(_top(checkout), path)]
+    stuck = [path for path in added if not _remove(checkout.top, path)]
+    changed = [path for path in changed if _is_free(checkout.top, path)]
     if changed and not checkout.run(
         "checkout-index", "--force", "-z", "--stdin", input=os.fsencode("".join(f"{path}\0" for path in changed)),
         timeout_s=600,
@@ -134,7 +133,7 @@ def _unstaged(checkout: Git) -> set[str]:
 
 def is_commits(checkout: Git, new_sha: str, step: RawChange) -> bool:
     """Whether git wrote the content of a path from the commit, as a whole or up to where git was stopped."""
-    place = _top(checkout) / step.path
+    place = checkout.top / step.path
     if not is_file(place) or step.new_mode == ABSENT:
         return False
     if step.new_mode == "120000":
@@ -180,8 +179,3 @@ def _steps(checkout: Git, old_sha: str, new_sha: str) -> list[RawChange]:
     changes = refs.raw_changes(checkout, old_sha or refs.empty_tree(new_sha), new_sha)
     # Git does not move submodules with the other files.
     return [step for step in changes if _GITLINK not in (step.old_mode, step.new_mode)]
-
-
-def _top(checkout: Git) -> Path:
-    assert checkout.work_tree is not None
-    return checkout.work_tree

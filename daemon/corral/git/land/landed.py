@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from corral.core import files
 from corral.core.instants import UTC
 from corral.git import refs
-from corral.git.checkouts import index_lock
+from corral.git.checkouts import index_lock, status
 from corral.git.land import halfway
 from corral.git.land.halfway import ABSENT, Note
 from corral.git.process.command import Git
@@ -109,7 +110,7 @@ def _repair_undone(checkout: Git, note: Note) -> Verified:
         return Verified([], [])
     changed_since = set(refs.changed_paths(checkout, note.new_sha, head))
     steps = {step.path: step for step in note.steps(checkout) if step.path not in changed_since}
-    index = _entries(checkout)
+    index = status.staged(checkout)
     undone = {path for path, step in steps.items() if index.get(path, _NOTHING) == (step.old_mode, step.old_blob)}
     if not undone:
         return Verified([], [])
@@ -124,7 +125,7 @@ def _repair_undone(checkout: Git, note: Note) -> Verified:
     checkout.check("update-index", "-z", "--index-info", input=os.fsencode(lines), index_file=private)
     unlike_landed, unlike_before = (_differing(checkout, file) & undone for file in (private, None))
     # A path in neither index has no entry to compare.
-    existing = {path for path in undone if halfway.is_file((checkout.work_tree or Path()) / path)}
+    existing = {path for path in undone if halfway.is_file(checkout.top / path)}
     unlike_landed |= {path for path in existing if steps[path].new_mode == ABSENT}
     unlike_before |= {path for path in existing if ABSENT in (steps[path].old_mode, steps[path].new_mode)}
     if somebodys := unlike_landed & unlike_before:
@@ -134,15 +135,6 @@ def _repair_undone(checkout: Git, note: Note) -> Verified:
     checkout.check("checkout-index", "--force", "-u", "-z", "--stdin", input=names, index_file=private, timeout_s=600)
     index_lock.replace_index(checkout, private)
     return Verified(sorted(undone), [])
-
-
-def _entries(checkout: Git) -> dict[str, tuple[str, str]]:
-    entries = {}
-    for line in checkout.check("ls-files", "--stage", "-z").names:
-        about, path = line.split("\t", 1)
-        mode, blob, _stage = about.split(" ")
-        entries[path] = mode, blob
-    return entries
 
 
 def _differing(checkout: Git, index_file: Path | None) -> set[str]:
@@ -179,6 +171,4 @@ def _read(checkout: Git) -> tuple[str, str] | None:
 
 
 def _write(checkout: Git, signature: str, rest: str) -> None:
-    unfinished = checkout.git_dir / f"{_RECORD}.part"
-    unfinished.write_bytes(os.fsencode(f"{signature}\0{rest}"))
-    unfinished.replace(checkout.git_dir / _RECORD)
+    files.replace(checkout.git_dir / _RECORD, os.fsencode(f"{signature}\0{rest}"))

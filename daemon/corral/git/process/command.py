@@ -259,6 +259,12 @@ class Git:
             raise result.failure()
         return result
 
+    @property
+    def top(self) -> Path:
+        """The top of the checkout; for one that has a checkout."""
+        assert self.work_tree is not None
+        return self.work_tree
+
     @cached_property
     def common_dir(self) -> Path:
         """The git directory that all worktrees of the repository share."""

@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from corral import __version__
+from corral.config.account import base_folder
+from corral.core import files
 from corral.core.errors import CorralError, GitFailed, InvalidInput, NotTrusted, Unsupported
 from corral.core.instants import iso, parse
 from corral.git.remote import archive, reading, versions
@@ -79,8 +81,7 @@ class Obtained:
 
 def cache_folder(environ: Mapping[str, str], home: Path) -> Path:
     """The folder of all cached templates."""
-    base = environ.get("XDG_CACHE_HOME", "")
-    return (Path(base) if base.startswith("/") else home / ".cache") / "corral" / "templates"
+    return base_folder("CACHE", environ, home) / "corral" / "templates"
 
 
 class TemplateCache:
@@ -280,9 +281,7 @@ class _Slot:
         """Note the commit of a version."""
         versions = {**self._record.get("versions", {}), version: asdict(fetched), fetched.name: asdict(fetched)}
         self._record = {"source": address.url, "versions": versions}
-        partial = self._file.with_suffix(".new")
-        partial.write_text(json.dumps(self._record, indent=2) + "\n", encoding="utf-8")
-        partial.replace(self._file)
+        files.replace(self._file, f"{json.dumps(self._record, indent=2)}\n".encode())
 
     def _fetched(self, address: Address, version: str, now: datetime) -> FetchedVersion:
         at = iso(now)

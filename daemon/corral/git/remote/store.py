@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from corral.core.errors import GitFailed, InvalidInput, NotFound, NotTrusted
+from corral.git import refs
 from corral.git.process.bounds import Bounds
 from corral.git.process.command import Git, Result, with_credentials
 from corral.git.remote.address import Address
@@ -32,7 +33,6 @@ _FINAL = re.compile(
     r"|fsck error|badTree|unadvertised object"
 )
 """Failures that another try does not change."""
-_NO_REPLACEMENTS = {"GIT_NO_REPLACE_OBJECTS": "1"}
 _EPOCH = {f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER") for what, value in (
     ("NAME", "template"), ("EMAIL", "template@localhost"), ("DATE", "1970-01-01T00:00:00Z"))}  # fmt: skip
 
@@ -93,11 +93,11 @@ class TemplateStore:
 
     def commit_of(self, ref: str) -> str:
         """The commit of a ref that was fetched."""
-        return self._git.must("rev-parse", "--verify", "--end-of-options", f"{ref}^{{commit}}", env=_NO_REPLACEMENTS)
+        return self._git.must("rev-parse", "--verify", "--end-of-options", f"{ref}^{{commit}}")
 
     def has(self, commit: str) -> bool:
         """Whether a commit was fetched."""
-        return self._git.run("cat-file", "-e", f"{commit}^{{commit}}", env=_NO_REPLACEMENTS).ok
+        return self._git.run("cat-file", "-e", f"{commit}^{{commit}}").ok
 
     def has_tag(self, name: str) -> bool:
         """Whether a tag was fetched by its name."""
@@ -117,9 +117,7 @@ class TemplateStore:
         Raises:
             NotTrusted: Something was changed.
         """
-        result = self._git.run(
-            "fsck", "--full", "--no-dangling", "--no-progress", timeout_s=FETCH_S, env=_NO_REPLACEMENTS
-        )
+        result = self._git.run("fsck", "--full", "--no-dangling", "--no-progress", timeout_s=FETCH_S)
         if not result.ok:
             raise NotTrusted(
                 "The cached copy of the template was changed or is damaged.",
@@ -157,18 +155,16 @@ class TemplateStore:
                 f"The template has more than {MOST_FILES} files, or more than {MOST_BYTES // 1_000_000} MB of them.",
                 remedy="Nothing was installed. Name another template, or a #SUBFOLDER.",
             )
-        contents = self._contents([sha for _, sha, _ in files.values()])
+        contents = refs.contents(self._git, [sha for _, sha, _ in files.values()])
         parts = {
-            path: Part(contents[sha], mode == "100755", "link" if mode == "120000" else "file")
-            for path, (mode, sha, _) in files.items()
+            path: Part(content, mode == "100755", "link" if mode == "120000" else "file")
+            for (path, (mode, _, _)), content in zip(files.items(), contents, strict=True)
         }
         return {**parts, **{path: Part(b"", kind="submodule") for path in listed if path not in files}}
 
     def _list_files(self, commit: str, subfolder: str) -> dict[str, tuple[str, str, int]]:
         tree = f"{commit}:{subfolder}" if subfolder else commit
-        result = self._git.run(
-            "ls-tree", "-r", "-z", "-l", "--full-tree", tree, most=_MOST_LISTED, env=_NO_REPLACEMENTS
-        )
+        result = self._git.run("ls-tree", "-r", "-z", "-l", "--full-tree", tree, most=_MOST_LISTED)
         if not result.ok:
             raise NotFound(
                 f"The template has no folder {subfolder!r}.",
@@ -182,19 +178,6 @@ class TemplateStore:
             if is_part(path):
                 entries[path] = (mode, sha, 0 if size == "-" else int(size))
         return entries
-
-    def _contents(self, shas: list[str]) -> dict[str, bytes]:
-        names = sorted(set(shas))
-        result = self._git.check(
-            "cat-file", "--batch", input="".join(f"{sha}\n" for sha in names).encode(), env=_NO_REPLACEMENTS
-        )
-        contents, at = {}, 0
-        for sha in names:
-            end = result.stdout.index(b"\n", at)
-            size = int(result.stdout[at:end].split()[2])
-            contents[sha] = result.stdout[end + 1 : end + 1 + size]
-            at = end + size + 2
-        return contents
 
     def _forget_partial(self) -> None:
         """Delete what a killed fetch left; the cache's lock keeps others away."""
@@ -259,7 +242,6 @@ def _fetch_failure(address: Address, result: Result, tries: int) -> GitFailed:
 
 _SSH = "-----BEGIN SSH SIGNATURE-----"
 _GOOD = re.compile(r'^Good "git" signature for (.+) with \S+ key (SHA256:\S+)$', re.MULTILINE)
-_OBJECTS = {"GIT_NO_REPLACE_OBJECTS": "1"}
 
 
 def require_signer(git: Git, commit: str, tag: str | None, allowed: Path) -> str:
@@ -281,22 +263,22 @@ def require_signer(git: Git, commit: str, tag: str | None, allowed: Path) -> str
         ) from error
     if tag is not None and (signer := _tag_signer(git, commit, tag, allowed)) is not None:
         return signer
-    content = git.must("cat-file", "commit", commit, env=_OBJECTS)
+    content = git.must("cat-file", "commit", commit)
     return _verify(git, "verify-commit", commit, content, f"the commit {commit[:12]}", allowed)
 
 
 def _tag_signer(git: Git, commit: str, ref: str, allowed: Path) -> str | None:
     """The signer of an annotated tag; None if it is a plain name of the commit, or an annotation without a signature."""
-    kind = git.run("cat-file", "-t", ref, env=_OBJECTS)
+    kind = git.run("cat-file", "-t", ref)
     if not kind.ok or kind.text.strip() != "tag":
         return None
-    content = git.must("cat-file", "tag", ref, env=_OBJECTS)
+    content = git.must("cat-file", "tag", ref)
     if "-----BEGIN" not in content:
         return None
     name = ref.removeprefix("refs/corral/tag/")
     signer = _verify(git, "verify-tag", ref, content, f"the tag {name}", allowed)
     header = content.split("\n\n", 1)[0].splitlines()
-    target = git.run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}", env=_OBJECTS)
+    target = git.run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
     if f"tag {name}" not in header or target.text.strip() != commit:
         raise _refusal(f"the tag {name}", "its signature was made for another name or commit")
     return signer
@@ -312,7 +294,7 @@ def _verify(git: Git, verb: str, what: str, content: str, shown: str, allowed: P
         # A key of the person's own ring is no allowed signer.
         "gpg.program": os.devnull, "gpg.openpgp.program": os.devnull, "gpg.x509.program": os.devnull,
     }  # fmt: skip
-    result = git.run(verb, "--raw", what, config=config, env=_OBJECTS)
+    result = git.run(verb, "--raw", what, config=config)
     good = _GOOD.search(result.stderr)
     if not result.ok or good is None:
         message = next(

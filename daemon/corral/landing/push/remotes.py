@@ -100,7 +100,7 @@ class Remotes:
                 before = known_sha if refs.exists(repo, known_sha) else seen
                 direct_commits.record(self._db, repo, target, before, place.tip, now, place.sides)
                 self._ready()
-            self._db.write(lambda conn: rows.built_upon(conn, target, seen, ahead))
+            self._db.write(rows.built_upon, target, seen, ahead)
         return replace(place, trouble=row["reason"] or "") if isinstance(place, Place) else place
 
     def targets(self, landing: Landing) -> set[str]:
@@ -127,8 +127,8 @@ class Remotes:
             seen = Failure(describe(error), "")
         if isinstance(seen, Failure):
             reason = with_remedy(f"{target} of {remote} cannot be fetched: {seen.words}", seen.remedy)
-            return lambda now: self._db.write(lambda conn: self._failed(conn, target, remote, reason, now))
-        return lambda now: self._db.write(lambda conn: rows.seen(conn, target, remote, now))
+            return lambda now: self._db.write(self._failed, target, remote, reason, now)
+        return lambda now: self._db.write(rows.seen, target, remote, now)
 
     def _failed(self, conn: Connection, target: str, remote: str, reason: str, now: datetime) -> None:
         row = rows.every(conn).get(target)
@@ -189,9 +189,9 @@ class Remotes:
         if seen == intent["remote_sha"]:
             outcome = landing.InTheWay(f"{remote} did not take {target}: {failure.words}", [], failure.remedy)
             reason = with_remedy(outcome.reason, outcome.remedy)
-            self._db.write(lambda conn: self._failed(conn, target, remote, reason, now))
+            self._db.write(self._failed, target, remote, reason, now)
         else:
-            self._db.write(lambda conn: rows.seen(conn, target, remote, now))
+            self._db.write(rows.seen, target, remote, now)
         crash_point("push.refused")
         land.settle(self._db, repo, intent, outcome, on_settled=self._on_settled, now=now)
 
@@ -201,8 +201,9 @@ class Remotes:
         """Bring what was pushed, and could not come here then, to the targets here; returns when to try again."""
         due = []
         for target, row in self._db.read(rows.every).items():
-            if (behind_sha := row["behind_sha"]) is None or self._db.read(lambda c, t=target: freezes.is_frozen(c, t)):  # type: ignore[misc]
-                continue
+            with self._db.reading() as conn:
+                if (behind_sha := row["behind_sha"]) is None or freezes.is_frozen(conn, target):
+                    continue
             at = self._follow_at.get(target, now)
             if not now < at <= now + FOLLOW_AGAIN:
                 reason = self._brought(repo, target, row["remote"], behind_sha, now)
@@ -218,7 +219,7 @@ class Remotes:
         if place.tip != place.remote_sha or place.tip == place.local_sha:
             return False
         reason = f"{target} is frozen." if is_frozen else self._brought(repo, target, place.remote, place.tip, now)
-        self._db.write(lambda conn: rows.behind(conn, target, place.tip if reason is not None else None, reason))
+        self._db.write(rows.behind, target, place.tip if reason is not None else None, reason)
         return reason is None
 
     def _brought(self, repo: Git, target: str, remote: str, sha: str, now: datetime) -> str | None:
@@ -232,7 +233,7 @@ class Remotes:
             if isinstance(outcome, landing.Landed):
                 kept.advance(repo, target, sha, local_sha, now)
                 followed = EventKind.TARGET_FOLLOWED({"target": target, "remote": remote, "sha": sha})
-                self._db.write(lambda conn: events.record(conn, now, followed))
+                self._db.write(events.record, now, followed)
         except (CorralError, OSError) as error:
             return describe(error)
         return with_remedy(outcome.reason, outcome.remedy) if isinstance(outcome, landing.InTheWay) else None
@@ -259,7 +260,7 @@ class Remotes:
                     at = after(now, wait_s(tries))
                     rows.not_published(conn, branch["merge_id"], words, tries=tries, look_at=at)
 
-        return lambda now: self._db.write(lambda conn: store(conn, now))
+        return lambda now: self._db.write(store, now)
 
     def _published(self, repo: Git, branch: LandedBranch) -> Failure | None:
         try:

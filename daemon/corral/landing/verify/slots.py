@@ -78,7 +78,7 @@ class VerificationSlots:
         for row in self._db.read(runs.running):
             if not row["merge_id"]:  # of a tip: no request says so later
                 self._seal(run_logs.files(self._context.project, run_logs.name_of_tip(row["commit_sha"])).values())
-        self._db.write(lambda conn: runs.end_all(conn, now, self._own_ids()))
+        self._db.write(runs.end_all, now, self._own_ids())
         keeping.forget_others(self._context.project.verifications_dir, [*map(str, self._own_ids()), DRY_RUN])
         return why
 
@@ -103,7 +103,7 @@ class VerificationSlots:
     def seal_left(self) -> None:
         """Seal the logs of verifications that a dead daemon did not see the end of, while their requests say so."""
         logs = self._context.project.logs_dir
-        for row in self._db.read(lambda conn: merges.listing(conn, [MergeState.VERIFYING])):
+        for row in self._db.read(merges.listing, [MergeState.VERIFYING]):
             self._seal(run_logs.files(self._context.project, row["merge_id"]).values())
         self._seal(logs.glob("verification-*.log"))
 
@@ -203,7 +203,7 @@ class VerificationSlots:
         """Others wait by now for a run that began alone: they go on without it at once if it is red, and it is judged later."""
         if run.subject.is_alone and not run.reds:
             run.subject = replace(run.subject, is_alone=False)
-            self._db.write(lambda conn: runs.joined(conn, run.run_id))
+            self._db.write(runs.joined, run.run_id)
 
     def drop(self, run: VerificationRun) -> None:
         """End a run that nobody needs any more; its slot is free once it has ended."""
@@ -242,7 +242,7 @@ class VerificationSlots:
         run.stop()
         if run.is_preparing:  # the setup uses the worktree until it ends
             return False
-        self._db.write(lambda conn: self._put_down(conn, run, now))
+        self._db.write(self._put_down, run, now)
         return True
 
     def _put_down(
@@ -279,7 +279,7 @@ class VerificationSlots:
             if run.await_exit != awaited:
                 self._watch(run)
             return False
-        self._db.write(lambda conn: self._conclude(conn, run, verdict, merge, now))
+        self._db.write(self._conclude, run, verdict, merge, now)
         crash_point("queue.verdict_stored")
         return True
 

@@ -206,7 +206,7 @@ class VerificationRun:
         if self.subject.is_alone and red.is_partial:  # everything runs before anybody is blamed
             return max(at_least, 1)
         target, db = self.subject.target, self._context.db
-        is_flaky = db.read(lambda conn: flakes.are_known(conn, target, red.failed_tests))
+        is_flaky = db.read(flakes.are_known, target, red.failed_tests)
         return max(at_least, 1) if is_flaky else at_least
 
     def stop(self) -> None:

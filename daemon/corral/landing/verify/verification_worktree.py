@@ -90,7 +90,7 @@ class VerificationWorktree:
         if row is not None and self.path != _at(usual, row):
             self.set_aside(None, now) if self._is_replaced() else self._leave(now)
         if self._row() is None:
-            self.db.write(lambda conn: worktree_rows.create(conn, self._new_row(sha, now)))
+            self.db.write(worktree_rows.create, self._new_row(sha, now))
         crash_point("verification.intended")
         self._forget_cleared(now)
         try:
@@ -115,7 +115,7 @@ class VerificationWorktree:
         """
         row, path = required(self._row()), self.path
         if error is not None and self._is_own_folder():  # only its .git was changed, and is made again
-            self.db.write(lambda conn: self._record(conn, path, None, error.message, now))
+            self.db.write(self._record, path, None, error.message, now)
             return error.message
         stands, moved = self._standing(), self._moved_to(row["folder_id"])
         if stands is None and moved is None:
@@ -202,7 +202,7 @@ class VerificationWorktree:
     def _set(self, **values: Any) -> None:
         row = self._row()
         if row is not None:
-            self.db.write(lambda conn: worktree_rows.transition(conn, row["worktree_id"], LIVE_WORKTREES, values))
+            self.db.write(worktree_rows.transition, row["worktree_id"], LIVE_WORKTREES, values)
 
     def _usual_path(self) -> Path:
         return self.places.choose().path / self.places.verification / self.slot
@@ -319,7 +319,7 @@ class VerificationWorktree:
         if not os.path.lexists(path):  # its entry is left, which names the place where it was
             worktrees.repair(self.repo, path, None, keeps=False)
         values = {"state": WorktreeState.REMOVED, "removed_at": iso(now), "note": None}
-        self.db.write(lambda conn: worktree_rows.transition(conn, worktree_id, LIVE_WORKTREES, values))
+        self.db.write(worktree_rows.transition, worktree_id, LIVE_WORKTREES, values)
 
     # -- its folder
 

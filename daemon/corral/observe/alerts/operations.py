@@ -24,7 +24,7 @@ async def listing(
     services: Services, resolved: Annotated[bool, Field(description="Resolved ones too.")] = False
 ) -> list[Alert]:
     """The alerts, the latest first; open ones unless asked otherwise, 200 at most."""
-    rows = await services.store.read(lambda conn: alerts.listing(conn, with_resolved=resolved, limit=MOST_LISTED))
+    rows = await services.store.read(alerts.listing, with_resolved=resolved, limit=MOST_LISTED)
     return [operations.wire(row) for row in rows]
 
 
@@ -34,7 +34,7 @@ async def acknowledge(
 ) -> Alert:
     """Mark an alert as seen: no reminder follows, until its cause is gone and comes back."""
     now = services.now()
-    row = await services.store.write(lambda conn: operations.acknowledge(conn, alert_id, now))
+    row = await services.store.write(operations.acknowledge, alert_id, now)
     services.nudge("alerts")
     return operations.wire(row)
 
@@ -61,7 +61,7 @@ async def _delivery_once_tried(services: Services, delivery_id: str, wait_s: flo
     """Wait until a delivery was tried, for ``wait_s`` at most; returns its row."""
     until = time.monotonic() + wait_s
     while True:
-        row = await services.store.read(lambda conn: alerts.delivery(conn, delivery_id))
+        row = await services.store.read(alerts.delivery, delivery_id)
         assert row is not None, "it was just stored, and stays for days"
         left = until - time.monotonic()
         if row["state"] != "waiting" or row["error"] is not None or left <= 0 or services.stopping:

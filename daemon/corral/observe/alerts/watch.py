@@ -6,7 +6,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
-from functools import partial
 
 from sqlalchemy import Connection
 
@@ -132,9 +131,9 @@ class AlertWatch:
 
     def step(self, now: datetime) -> datetime:
         """Judge and notify once; returns when the next step is due."""
-        decision = self._services.db.read(partial(self._judge, now=now))
+        decision = self._services.db.read(self._judge, now=now)
         if decision.raised or decision.again or decision.resolved:
-            self._services.db.write(partial(operations.apply, decision=decision, now=now))
+            self._services.db.write(operations.apply, decision=decision, now=now)
             self._services.changes.announce()
         self._log_held_back(decision)
         return min(now + LOOK_EVERY, self._tell(now) or now + LOOK_EVERY)
@@ -167,7 +166,7 @@ class AlertWatch:
         if not batch:
             self._seen = None
             if batch.gone:
-                self._services.db.write(partial(news.mark, batch=batch, now=now))
+                self._services.db.write(news.mark, batch=batch, now=now)
             return None
         self._seen = self._seen or now
         due = news.due_at(self._seen, self._sent, chosen, now, local=now.astimezone())

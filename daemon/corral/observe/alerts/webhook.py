@@ -140,7 +140,7 @@ class Webhook:
             values |= {"state": "failed", "settled_at": iso(now)}
         else:
             values |= {"not_before_at": iso(now + timedelta(seconds=pause_s(tries)))}
-        self._db.write(lambda conn: alerts.change_delivery(conn, row["delivery_id"], values))
+        self._db.write(alerts.change_delivery, row["delivery_id"], values)
         self._show(outcome, error, tries, now)
         self._settled()
 

@@ -102,10 +102,10 @@ class Announcer:
         artifacts = self._artifacts(event)
         crash_point("announcements.before_letter")
         try:
-            self._db.write(lambda conn: _send_letters(conn, event, artifacts, now))
+            self._db.write(_send_letters, event, artifacts, now)
         except (CorralError, ValueError) as error:  # one letter that cannot be written must not stop all that follow
             reason = error.message if isinstance(error, CorralError) else repr(error)
-            self._db.write(lambda conn: _give_up(conn, event, reason, now))
+            self._db.write(_give_up, event, reason, now)
         crash_point("announcements.letter_sent")
 
     def _is_early(self, event: EventRow, now: datetime) -> bool:
@@ -113,7 +113,7 @@ class Announcer:
         return (
             event["kind"] in _FAILED
             and abs(now - parse(event["at"])) < SAVED_WITHIN
-            and self._db.read(lambda conn: announcements.is_being_saved(conn, required(event["task_id"])))
+            and self._db.read(announcements.is_being_saved, required(event["task_id"]))
         )
 
     def _artifacts(self, event: EventRow) -> Payload:

@@ -100,7 +100,7 @@ class AuditWriter:
             with self._db.reading() as conn:
                 work = audit_rows.work_of(conn, ids)
             drafts = [trail.draft(deed, work) for deed in deeds]
-            self._db.write(lambda conn: trail.append(conn, drafts))
+            self._db.write(trail.append, drafts)
         except BaseException:
             self._deeds.put_back(deeds)
             raise
@@ -109,7 +109,7 @@ class AuditWriter:
     def _append_events(self) -> bool:
         """Append the next page of events; returns whether there may be more."""
         if self._position is None:
-            self._position = self._stored = self._db.read(lambda conn: events.position(conn, audit_rows.READER)) or 0
+            self._position = self._stored = self._db.read(events.position, audit_rows.READER) or 0
         bounds = {"after": self._position, "most": AT_ONCE}
         with self._db.reading() as conn:
             newest, page = (events.newest(conn), _NEWS.all(conn, bounds))

@@ -66,7 +66,7 @@ class EventLog:
             for event in page:
                 self._write(event, names)
             last = page[-1]["event_id"]
-            self._db.write(lambda conn: events.move_position(conn, _READER, last))
+            self._db.write(events.move_position, _READER, last)
             self._position = last
         else:
             self._position = position

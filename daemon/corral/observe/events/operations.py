@@ -46,7 +46,7 @@ async def lines(services: Services, after: int) -> AsyncGenerator[str, None]:
     yield "retry: 1000\n\n"
     while not services.stopping:
         async with _next_write(services) as change:
-            page = await services.store.read(lambda conn: events.listing(conn, after_id=after, limit=PAGE))  # noqa: B023
+            page = await services.store.read(events.listing, after_id=after, limit=PAGE)
             if not page and not await change:
                 yield ": still here\n\n"
         for event in page:

@@ -109,7 +109,7 @@ class Evidence:
         if problem is not None:
             raise problem
         if not self._due and self._seen != self._stored:
-            self._db.write(lambda conn: events.move_position(conn, _READER, self._seen))
+            self._db.write(events.move_position, _READER, self._seen)
             self._stored = self._seen
         return bool(self._due) or len(page) == PAGE
 

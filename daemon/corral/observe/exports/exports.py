@@ -111,7 +111,7 @@ class Exports:
             crash_point("exports.leases_written")
         reached = page[-1]["event_id"] if is_more else max(newest, page[-1]["event_id"] if page else 0)
         if page or reached - (self._stored or 0) > FAR_BEHIND:
-            self._db.write(lambda conn: events.move_position(conn, _READER, reached))
+            self._db.write(events.move_position, _READER, reached)
             self._stored = reached
         self._seen = (reached, lifecycle.position(reached), leases.position(reached))
         return is_more

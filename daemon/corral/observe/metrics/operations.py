@@ -41,7 +41,7 @@ async def metrics(
     """Counts, rates, durations and use of the tasks that ended lately, of all and by group, and of the daemon itself."""
     now = services.now()
     since, until = now - timedelta(seconds=since_s), now - timedelta(seconds=until_s) if until_s else None
-    collected = await services.store.read(lambda conn: figures.collect(conn, since, by, until))
+    collected = await services.store.read(figures.collect, since, by, until)
     return {**collected, "daemon": _process(), "hooks": services.of(Latencies).shown()}
 
 

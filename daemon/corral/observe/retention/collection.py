@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from datetime import datetime
-from functools import partial
 
 from corral.config.sections.upkeep import Retention as Ages
 from corral.core.errors import Conflict, NotFound
@@ -92,7 +91,7 @@ class Collection:
                 going, _kept = self._counts(kind, before)
                 removed.append({"kind": kind, "count": going})
         if (moment := retention_policy.cutoff(ages, "audit", now)) is not None:
-            count = retention.db.read(partial(audit_rows.count_before, at=iso(moment)))
+            count = retention.db.read(audit_rows.count_before, at=iso(moment))
             removed.append({"kind": "audit", "count": count})
         files = {"logs": retention.old_logs(ages, now), "backups": retention.old_backups(ages, now)}
         removed += [{"kind": kind, "count": len(group)} for kind, group in files.items()]
@@ -107,10 +106,10 @@ class Collection:
     def _counts(self, kind: str, before: str) -> tuple[int, int]:
         """How many old rows of a kind go, and how many stay."""
         db = self._retention.db
-        going, staying = db.read(partial(retention_rows.counts, kind=kind, before=before))
+        going, staying = db.read(retention_rows.counts, kind=kind, before=before)
         if kind != "worktrees" or not going:
             return going, staying
-        keys = db.read(partial(retention_rows.old, kind=kind, before=before, limit=going))
+        keys = db.read(retention_rows.old, kind=kind, before=before, limit=going)
         held = going - len(self._retention.without_branch(keys))
         return going - held, staying + held
 

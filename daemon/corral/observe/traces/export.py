@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
 
 from corral import __version__
 from corral.config.model import Settings
@@ -136,8 +135,8 @@ class TraceExport:
         """Forget the position: events that happen while export is off are never sent."""
         if not self._is_off:
             self._is_off, self._position, self._again, self._address = True, None, None, None
-            if self._db.read(lambda conn: events.position(conn, READER)) is not None:
-                self._db.write(lambda conn: events.forget_position(conn, READER))
+            if self._db.read(events.position, READER) is not None:
+                self._db.write(events.forget_position, READER)
             self._recover()
 
     def _place(self) -> int:
@@ -152,20 +151,20 @@ class TraceExport:
         return self._position or 0
 
     def _move(self, event_id: int) -> None:
-        self._db.write(lambda conn: events.move_position(conn, READER, event_id))
+        self._db.write(events.move_position, READER, event_id)
         self._position = self._stored = event_id
 
     def _leave_out(self, now: datetime) -> None:
         """Skip events that reached the maximum age unsent: they would keep all events for ever."""
         days = self._settings().retention.events_days
         is_early = self._looked_at is not None and now < self._looked_at + OLD_EVERY
-        if days is None or is_early or self._db.read(lambda conn: events.position(conn, READER)) is None:
+        if days is None or is_early or self._db.read(events.position, READER) is None:
             return
         self._looked_at = now
         oldest, count = iso(now - timedelta(days=days)), 0
         for _page in range(MOST_PAGES):
             after = self._place()
-            page = self._db.read(partial(events.listing, after_id=after, limit=AT_ONCE))
+            page = self._db.read(events.listing, after_id=after, limit=AT_ONCE)
             old = [event for event in page if event["at"] < oldest]
             if not old:
                 break
@@ -198,7 +197,7 @@ class TraceExport:
         if newest <= bounds["after"]:
             return [], None
         last = page[-1]["event_id"] if len(page) == AT_ONCE else max([newest, *(event["event_id"] for event in page)])
-        return self._db.read(lambda conn: gather(conn, page)) if page else [], last
+        return self._db.read(gather, page) if page else [], last
 
     def _move_on(self, last: int) -> None:
         """Skip a page without spans; the position is stored only now and then, as it is never far behind."""

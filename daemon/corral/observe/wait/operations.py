@@ -187,7 +187,7 @@ async def wait(
         task_ids += [task_id for task_id in more_tasks if task_id not in task_ids]
         merge_ids += [merge_id for merge_id in more_merges if merge_id not in merge_ids]
     if task:
-        task_ids, others = await services.store.read(lambda conn: _named(conn, task_ids))
+        task_ids, others = await services.store.read(_named, task_ids)
         merge_ids += [merge_id for merge_id in others if merge_id not in merge_ids]
     start = time.monotonic()
     deadline = start + timeout_s

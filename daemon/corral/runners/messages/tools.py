@@ -12,6 +12,7 @@ import subprocess
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import IO, Any
@@ -444,14 +445,9 @@ class Toolbox:
     def __init__(self, root: Path, environ: Mapping[str, str], names: Collection[str]) -> None:
         confined = Confined(root)
         self.definitions = [tool for tool in TOOLS if tool["name"] in names]
-        functions: dict[str, Callable[..., str]] = {
-            "read_file": lambda **arguments: read_file(confined, **arguments),
-            "write_file": lambda **arguments: write_file(confined, **arguments),
-            "edit_file": lambda **arguments: edit_file(confined, **arguments),
-            "list_files": lambda **arguments: list_files(confined, **arguments),
-            "search": lambda **arguments: search(confined, **arguments),
-            "run_command": lambda **arguments: run_command(confined.root, environ, **arguments),
-        }
+        of_files: tuple[Callable[..., str], ...] = (read_file, write_file, edit_file, list_files, search)
+        functions = {function.__name__: partial(function, confined) for function in of_files}
+        functions["run_command"] = partial(run_command, confined.root, environ)
         self._calls = {name: call for name, call in functions.items() if name in names}
 
     def call(self, name: str, arguments: object) -> tuple[str, bool]:

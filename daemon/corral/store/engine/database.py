@@ -23,7 +23,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
@@ -43,11 +43,11 @@ from corral.store.engine.connections import (
 )
 from corral.store.engine.log import WriteAheadLog
 from corral.store.engine.writes import Bundle, Write
-from corral.store.protocol import TooLong
+from corral.store.protocol import Operation, TooLong
 from corral.store.schema import agent_sessions
 
+P = ParamSpec("P")
 T = TypeVar("T")
-Operation = Callable[[Connection], T]
 
 GROUP_LIMIT = 64
 """At most this many operations share one commit, which bounds the wait of the first of them."""
@@ -120,13 +120,13 @@ class Database:
         else:
             self._bundles.put(Bundle(writes, settled))
 
-    def write(self, operation: Operation[T]) -> T:
+    def write(self, operation: Operation[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a write and wait until it is durable.
 
         Raises:
             DatabaseUnavailable: The transaction could not be committed; nothing was changed.
         """
-        write, done = Write(operation), threading.Event()
+        write, done = Write(operation, *args, **kwargs), threading.Event()
         self.submit([write], done.set)
         done.wait()
         return write.outcome()
@@ -175,12 +175,12 @@ class Database:
             conn.invalidate()  # the file was put back meanwhile: this connection's pool is not used any more
         conn.close()
 
-    def read(self, operation: Operation[T]) -> T:
+    def read(self, operation: Operation[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a query as :meth:`reading` does."""
         with self.reading() as conn:
-            return operation(conn)
+            return operation(conn, *args, **kwargs)
 
-    def read_inline(self, operation: Operation[T]) -> T:
+    def read_inline(self, operation: Operation[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a short query, as :meth:`read` does, always in the same thread; a longer one is broken off.
 
         Raises:
@@ -195,7 +195,7 @@ class Database:
             raw: Any = self._inline.connection.dbapi_connection
             raw.execute("BEGIN")
             try:
-                return operation(self._inline)
+                return operation(self._inline, *args, **kwargs)
             finally:
                 raw.rollback()
                 self._inline.rollback()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from sqlalchemy import Connection
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -15,23 +16,24 @@ class Write(Generic[T]):
     """A write, and, once it is settled, its result or error.
 
     Args:
-        operation: Called with the writer's connection, inside a transaction, in the writer's thread. It must not block on
-            anything but the database, and must not commit.
+        operation: Called with the writer's connection and the arguments, inside a transaction, in the writer's thread. It must
+            not block on anything but the database, and must not commit.
 
     Attributes:
         unwanted: Set when the caller was cancelled: the write is skipped, unless it has begun.
     """
 
-    __slots__ = ("_result", "error", "operation", "unwanted")
+    __slots__ = ("_args", "_kwargs", "_result", "error", "operation", "unwanted")
 
-    def __init__(self, operation: Callable[[Connection], T]) -> None:
-        self.operation = operation
+    def __init__(self, operation: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> None:
+        self.operation: Callable[..., T] = operation
+        self._args, self._kwargs = args, kwargs
         self.error: BaseException | None = None
         self.unwanted = False
 
     def run(self, conn: Connection) -> None:
         """Run the operation and keep its result."""
-        self._result = self.operation(conn)
+        self._result = self.operation(conn, *self._args, **self._kwargs)
 
     def outcome(self) -> T:
         """The result of the operation, or its error, raised; for a settled write."""

@@ -3,7 +3,7 @@
 from alembic import context
 from sqlalchemy import create_engine
 
-from corral.store.schema import metadata
+from corral.store.table import metadata
 
 engine = create_engine(context.config.attributes["url"])
 with engine.connect() as connection:

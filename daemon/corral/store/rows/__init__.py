@@ -1,15 +1,28 @@
 """Types of rows: one :class:`typing.TypedDict` per table and per select of a part or a join, named as the noun is.
 
-Instants, identifiers and states are text, as they are stored. A test compares each type of a whole row with its table.
+A table is declared of the type of its rows (:func:`corral.store.table.table`). So the modules here are without ``from __future__
+import annotations``, and their types say how long a text may be; those of parts and joins need not.
 """
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from sqlalchemy import Column, Table
 
 T = TypeVar("T")
+Id = Annotated[str, 36]
+Name = Annotated[str, 128]
+"""The id of a session or thread, the name of an agent or model."""
+Sha = Annotated[str, 64]
+"""Of a commit, a tree, or a text."""
+Instant = Annotated[str, 24]
+"""See :mod:`corral.core.instants`."""
+State = Annotated[str, 16]
+"""One of a few words: a state, an outcome, a runner."""
+Word = Annotated[str, 64]
+"""One of many words: a kind, an error's code."""
+
 Columns = dict[str, Any]
 """The values of an insert or update, by the names of columns; the returned row has a type of its own."""
 

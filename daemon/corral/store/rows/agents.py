@@ -1,54 +1,54 @@
 """Rows of the record of agents."""
 
-from __future__ import annotations
+from typing import Annotated, Any, TypedDict
 
-from typing import Any, TypedDict
+from corral.store.rows import Id, Instant, Name, Sha, State, Word
 
 
 class AgentVersionRow(TypedDict):
-    """A text that an agent's definition has worked with."""
+    """A text that an agent's definition has worked with; ``agent`` is its name without case; ``seq`` counts its versions."""
 
-    agent: str
-    content_hash: str
+    agent: Name
+    content_hash: Sha
     seq: int
-    version: str
+    version: Annotated[str, 32]
     content: str
     changelog: str | None
     author: str | None
     reason: str | None
-    created_at: str
+    created_at: Instant
 
 
 class AgentChoiceRow(TypedDict):
     """A version that an agent works by instead of what its file says; ``share`` None: pinned, all of its tasks."""
 
-    choice_id: str
-    agent: str
-    content_hash: str
-    from_hash: str | None
+    choice_id: Id
+    agent: Name
+    content_hash: Sha
+    from_hash: Sha | None
     share: float | None
-    state: str
+    state: State
     reason: str | None
-    created_at: str
-    ended_at: str | None
-    seen_at: str | None
+    created_at: Instant
+    ended_at: Instant | None
+    seen_at: Instant | None
 
 
 class ImprovementRow(TypedDict):
-    """An improvement of an agent's definition."""
+    """An improvement of an agent's definition: the meta-agent's input and plan, and how the versions compared."""
 
-    improvement_id: str
-    agent: str
-    state: str
-    base_hash: str
-    new_hash: str | None
+    improvement_id: Id
+    agent: Name
+    state: State
+    base_hash: Sha
+    new_hash: Sha | None
     material: str
     deploys: bool
     plan: dict[str, Any] | None
     report: dict[str, Any] | None
     reason: str | None
-    created_at: str
-    ended_at: str | None
+    created_at: Instant
+    ended_at: Instant | None
 
 
 class RunningChoice(TypedDict):
@@ -73,29 +73,32 @@ class ArmTask(TypedDict):
 
 
 class AgentRunRow(TypedDict):
-    """An attempt by an agent; the outcome and what follows are None until retention deletes the attempt itself."""
+    """An attempt by an agent; the outcome and what follows are None until retention deletes the attempt, which has it until then.
 
-    task_id: str
+    ``choice_id`` is the rollout that chose the version.
+    """
+
+    task_id: Id
     number: int
-    agent: str
-    content_hash: str | None
-    task_type: str
-    model: str | None
-    began_at: str
-    outcome: str | None
+    agent: Name
+    content_hash: Sha | None
+    task_type: Word
+    model: Name | None
+    began_at: Instant
+    outcome: State | None
     duration_s: float | None
     tokens: int | None
     cost_usd: float | None
-    choice_id: str | None
+    choice_id: Id | None
 
 
 class FeedbackRow(TypedDict):
-    """A person's opinion of a task's work."""
+    """A person's opinion of a task's work; the last word counts."""
 
-    task_id: str
+    task_id: Id
     rating: int | None
     comment: str | None
-    given_at: str
+    given_at: Instant
 
 
 class AgentWork(TypedDict):

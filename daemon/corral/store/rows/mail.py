@@ -1,14 +1,14 @@
 """Rows of messages, and of what became of them at their recipients."""
 
-from __future__ import annotations
+from typing import Annotated, Any, TypedDict
 
-from typing import Any, TypedDict
+from corral.store.rows import Id, Instant, Name, Sha
 
 
 class MessageHeading(TypedDict):
     """Author and subject of a message."""
 
-    sender_name: str
+    sender_name: Name
     subject: str
     ack_required: bool
 
@@ -16,32 +16,32 @@ class MessageHeading(TypedDict):
 class MessageText(MessageHeading):
     """The parts of a message that a model is shown."""
 
-    thread_id: str
+    thread_id: Name
     body: str
-    importance: str
+    importance: Annotated[str, 8]
     attachments: list[str]
-    created_at: str
+    created_at: Instant
 
 
 class UnnumberedText(MessageText):
     """The visible parts of a message, but for its number."""
 
-    message_id: str
-    reply_to: str | None
-    sender_session_id: str | None
-    kind: str
+    message_id: Id
+    reply_to: Id | None
+    sender_session_id: Name | None
+    kind: Annotated[str, 32]
     data: dict[str, Any]
 
 
 class NewMessage(UnnumberedText):
-    """A message that is to be stored."""
+    """A message that is to be stored; ``digest`` says what was sent under an idempotency key."""
 
-    idempotency_key: str | None
-    digest: str | None
+    idempotency_key: Name | None
+    digest: Sha | None
 
 
 class MessageRow(NewMessage):
-    """A message."""
+    """A message; ``sender_session_id`` null: Corral itself; ``kind`` is ``message``, or what happened (``task.completed``)."""
 
     seq: int
 
@@ -92,24 +92,28 @@ class UnseenMessage(TypedDict):
 class NewRecipient(TypedDict):
     """A recipient of a message; ``name``: as it was addressed."""
 
-    session_id: str
-    name: str
-    role: str
-    bounced_at: str | None
+    session_id: Name
+    name: Name
+    role: Annotated[str, 3]
+    bounced_at: Instant | None
 
 
 class Seen(TypedDict):
-    """The instants at which a recipient noticed a message, and which way it went."""
+    """The instants at which a recipient noticed a message.
 
-    injected_at: str | None
-    way: str | None
-    held_at: str | None
-    read_at: str | None
-    acknowledged_at: str | None
+    ``injected_at``: when it entered the model's context; ``way``: how (:class:`~corral.core.states.MailWay`); ``held_at``: when
+    it held a Stop.
+    """
+
+    injected_at: Instant | None
+    way: Annotated[str, 8] | None
+    held_at: Instant | None
+    read_at: Instant | None
+    acknowledged_at: Instant | None
 
 
 class RecipientRow(NewRecipient, Seen):
-    """The state of a message at one recipient."""
+    """The state of a message at one recipient; ``seq`` is the message's own, so that an inbox is read from its end."""
 
     seq: int
 
@@ -141,3 +145,13 @@ class Notice(TypedDict):
 
     notice_id: int
     text: str
+
+
+class NoticeRow(TypedDict):
+    """A notice, as it is stored."""
+
+    notice_id: int
+    session_id: Name
+    text: str
+    created_at: Instant
+    injected_at: Instant | None

@@ -1,47 +1,57 @@
 """Rows of merge requests, receipts, landing intents and paused targets."""
 
-from __future__ import annotations
-
 from typing import Any, TypedDict
+
+from corral.store.rows import Id, Instant, Name, Sha, State
 
 
 class MergeRow(TypedDict):
     """A merge request; each of ``conflicts`` is ``{path, kind}``."""
 
     seq: int
-    merge_id: str
-    task_id: str | None
-    session_id: str | None
+    merge_id: Id
+    task_id: Id | None
+    session_id: Name | None
     title: str
     priority: int
     branch: str
     target: str
-    base_sha: str | None
-    head_sha: str
-    state: str
+    base_sha: Sha | None
+    head_sha: Sha
+    state: State
     reason: str | None
     conflicts: list[dict[str, str]] | None
-    candidate_sha: str | None
-    candidate_tree: str | None
-    tip_sha: str | None
-    clashes_on_sha: str | None
-    suspect_at: str | None
-    receipt_id: str | None
-    check_receipt_id: str | None
-    landed_sha: str | None
-    landed_tip_sha: str | None
-    style: str | None
-    approved_sha: str | None
+    candidate_sha: Sha | None
+    candidate_tree: Sha | None
+    # What the candidate is built upon: the target's tip, or the candidate of a request before it.
+    tip_sha: Sha | None
+    # A candidate of another request, upon which this one could not be merged; it may be upon the tip.
+    clashes_on_sha: Sha | None
+    # Since when it is judged alone: a chain of candidates was red where it began.
+    suspect_at: Instant | None
+    receipt_id: Id | None
+    # The receipt by which its check (landing.check) stands; NULL: it has to run. It may be deleted before the request.
+    check_receipt_id: Id | None
+    landed_sha: Sha | None
+    # The commit that the target moved to with it; where that is another one, its receipt covers this.
+    landed_tip_sha: Sha | None
+    # The shape of the candidate; only `merge` and `fast-forward` have the head in their history.
+    style: State | None
+    approved_sha: Sha | None
     tries: int
-    not_before_at: str | None
-    created_at: str
-    updated_at: str
-    finished_at: str | None
-    replaced_by: str | None
-    dismissed_at: str | None
-    reverts: str | None
-    skipped_at: str | None
-    bypassed_sha: str | None
+    not_before_at: Instant | None
+    created_at: Instant
+    updated_at: Instant
+    finished_at: Instant | None
+    # The newer request of the same branch; of an open one: it is landing, and beyond recall.
+    replaced_by: Id | None
+    dismissed_at: Instant | None
+    # The request whose work this one takes back.
+    reverts: Id | None
+    # Since when it counts in its target's order: a person sent it to the back.
+    skipped_at: Instant | None
+    # The head that a person lets land without a verification, and in a sentence who and why.
+    bypassed_sha: Sha | None
     bypass_reason: str | None
 
 
@@ -62,21 +72,23 @@ class WaitedFor(TypedDict):
 class ReceiptRow(TypedDict):
     """The result of a verification of exactly one tree; ``failed_tests`` is null where it is not known what would have failed."""
 
-    receipt_id: str
-    tree: str
-    fingerprint: str
-    status: str
+    receipt_id: Id
+    tree: Sha
+    fingerprint: Sha
+    status: State
     commands: list[str]
     exit_code: int | None
     tests: int | None
     duration_s: float
     log: str | None
     reason: str | None
-    created_at: str
-    merge_id: str | None
-    commit_sha: str | None
-    role: str | None
+    created_at: Instant
+    # What it is of; NULL where nothing ran, and before these were recorded.
+    merge_id: Id | None
+    commit_sha: Sha | None
+    role: State | None
     inputs: dict[str, Any] | None
+    # Of a red one: the tests that failed, as far as its output tells; NULL where not everything ran.
     failed_tests: list[str] | None
 
 
@@ -85,12 +97,12 @@ class FlakeValues(TypedDict):
 
     target: str
     test: str | None
-    merge_id: str
-    commit_sha: str
-    tree: str
+    merge_id: Id
+    commit_sha: Sha
+    tree: Sha
     red_log: str | None
     green_log: str | None
-    at: str
+    at: Instant
 
 
 class FlakeRow(FlakeValues):
@@ -106,19 +118,19 @@ class Intent(TypedDict):
     """
 
     target: str
-    old_sha: str
-    new_sha: str
+    old_sha: Sha
+    new_sha: Sha
     merge_ids: list[str]
     remote: str | None
-    remote_sha: str | None
-    pushed_at: str | None
+    remote_sha: Sha | None
+    pushed_at: Instant | None
 
 
 class IntentRow(Intent):
     """A landing that was begun."""
 
-    failed_at: str | None
-    created_at: str
+    failed_at: Instant | None
+    created_at: Instant
 
 
 class RemoteRow(TypedDict):
@@ -126,25 +138,28 @@ class RemoteRow(TypedDict):
 
     target: str
     remote: str
-    seen_at: str | None
-    known_sha: str | None
+    seen_at: Instant | None
+    # Where its target was when that was last built upon: what it has lost since is not brought back.
+    known_sha: Sha | None
+    # Commits that the target here has and there has not.
     ahead: int
     tries: int
     reason: str | None
-    since_at: str | None
-    look_at: str | None
-    behind_sha: str | None
+    since_at: Instant | None
+    look_at: Instant | None
+    # What has landed there and not here yet, and why not.
+    behind_sha: Sha | None
     behind_reason: str | None
 
 
 class BranchPushRow(TypedDict):
     """The branch of a request that is to be published once the request has landed."""
 
-    merge_id: str
+    merge_id: Id
     remote: str
     tries: int
     reason: str | None
-    look_at: str
+    look_at: Instant
 
 
 class LandedBranch(BranchPushRow):
@@ -159,18 +174,20 @@ class VerificationRunRow(TypedDict):
     """A verification that runs, or ran; ``members`` are the requests whose work it judges."""
 
     run_id: int
-    merge_id: str
+    merge_id: Id
     target: str
-    commit_sha: str
-    candidate_sha: str
-    tree: str
-    fingerprint: str
+    commit_sha: Sha
+    candidate_sha: Sha
+    tree: Sha
+    fingerprint: Sha
     slot: int
     is_alone: int
+    # The requests whose work is in the tree beside what the target has, in the chain's order.
     members: list[str]
-    started_at: str
-    ended_at: str | None
-    receipt_id: str | None
+    started_at: Instant
+    ended_at: Instant | None
+    receipt_id: Id | None
+    # It met a port that a run beside it may have had: those that begin after this run_id go one at a time for a while.
     apart_after: int | None
 
 
@@ -197,7 +214,7 @@ class FreezeRow(TypedDict):
     target: str
     reason: str
     by: str
-    since_at: str
+    since_at: Instant
 
 
 class DirectTipRow(TypedDict):
@@ -208,12 +225,13 @@ class DirectTipRow(TypedDict):
     """
 
     target: str
-    base_sha: str
-    tip_sha: str
+    base_sha: Sha
+    tip_sha: Sha
     whose: str
-    seen_at: str
+    seen_at: Instant
+    # Verifications in a row that ended without a verdict, and when the next one may begin.
     tries: int
-    look_at: str | None
+    look_at: Instant | None
     reason: str | None
 
 
@@ -223,5 +241,12 @@ class TargetPauseRow(TypedDict):
     target: str
     reason: str
     failures: int
-    since_at: str
-    look_at: str
+    since_at: Instant
+    look_at: Instant
+
+
+class TargetRow(TypedDict):
+    """What is learned of a target; ``batch``: requests in one chain, at most."""
+
+    target: str
+    batch: int

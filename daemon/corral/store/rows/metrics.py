@@ -1,8 +1,8 @@
 """Rows of the figures."""
 
-from __future__ import annotations
+from typing import Annotated, Any, TypedDict
 
-from typing import Any, TypedDict
+from corral.store.rows import Name, State
 
 
 class FinishedTask(TypedDict):
@@ -60,11 +60,14 @@ class RecentTask(TypedDict):
 
 
 class TotalRow(TypedDict):
-    """A total: its name, the agent or error code that it is of, or empty, the outcome, or empty, and the number."""
+    """A number that only grows: how often something happened, or how much was used.
 
-    name: str
-    label: str
-    outcome: str
+    ``label`` is the agent or error code that it is of, or empty; ``outcome`` may be empty too.
+    """
+
+    name: Annotated[str, 32]
+    label: Name
+    outcome: State
     number: float
 
 

@@ -1,15 +1,15 @@
 """Rows of events, audit lines, handoffs, memories, features, alerts, deliveries, and of the database's identity."""
 
-from __future__ import annotations
+from typing import Annotated, Any, TypedDict
 
-from typing import Any, TypedDict
+from corral.store.rows import Id, Instant, Name, Sha, State, Word
 
 
 class AttemptEnd(TypedDict):
     """How an attempt at a task ended: the event's part."""
 
-    at: str
-    kind: str
+    at: Instant
+    kind: Word
     data: dict[str, object]
 
 
@@ -17,19 +17,19 @@ class EventRow(AttemptEnd):
     """Something that happened; :func:`corral.core.events.payload` reads its ``data``."""
 
     event_id: int
-    task_id: str | None
-    session_id: str | None
-    merge_id: str | None
+    task_id: Id | None
+    session_id: Name | None
+    merge_id: Id | None
 
 
 class AuditDraft(TypedDict):
     """A deed before it has its place in the audit; ``parameters`` and ``result`` are JSON texts."""
 
-    at: str
-    agent_id: str
-    session_id: str | None
-    task_id: str | None
-    action: str
+    at: Instant
+    agent_id: Name
+    session_id: Name | None
+    task_id: Id | None
+    action: Name
     parameters: str
     result: str
 
@@ -38,18 +38,18 @@ class AuditRow(AuditDraft):
     """A line of the audit; ``hash`` covers all its other values."""
 
     seq: int
-    previous_hash: str
-    hash: str
+    previous_hash: Sha
+    hash: Sha
 
 
 class AuditEnds(TypedDict):
     """Both ends of the audit's chain: the last line that was removed, and the newest line; ``seq`` is 0 where there is none."""
 
     removed_seq: int
-    removed_hash: str
-    removed_at: str | None
+    removed_hash: Sha
+    removed_at: Instant | None
     last_seq: int
-    last_hash: str
+    last_hash: Sha
 
 
 class AuditEndsRow(AuditEnds):
@@ -70,9 +70,9 @@ class HandoffRow(TypedDict):
     """A note that one session leaves for the next."""
 
     seq: int
-    handoff_id: str
-    session_id: str
-    agent_name: str
+    handoff_id: Id
+    session_id: Name
+    agent_name: Name
     automatic: bool
     summary: str
     completed_work: list[str]
@@ -82,40 +82,43 @@ class HandoffRow(TypedDict):
     relevant_files: list[str]
     worktree: str | None
     branch: str | None
-    created_at: str
+    created_at: Instant
 
 
 class MemoryRow(TypedDict):
-    """A lesson that an agent recorded."""
+    """A lesson that an agent recorded.
+
+    ``digest`` is of the fields that make two memories equal; ``times``: how often it was recorded; ``seen_at``: the last time.
+    """
 
     seq: int
-    memory_id: str
-    session_id: str | None
-    agent_name: str
-    event_type: str
+    memory_id: Id
+    session_id: Name | None
+    agent_name: Name
+    event_type: Annotated[str, 32]
     summary: str
     details: Any | None
     outcome: str | None
     lessons: list[str]
     tags: list[str]
-    digest: str
+    digest: Sha
     times: int
-    created_at: str
-    seen_at: str
+    created_at: Instant
+    seen_at: Instant
 
 
 class FeatureRow(TypedDict):
     """A line of work that was registered; ``data``: ``{merge_priority, metadata}``."""
 
-    feature_id: str
+    feature_id: Name
     title: str | None
-    status: str
-    registered_by: str | None
+    status: State
+    registered_by: Name | None
     branch: str | None
     data: dict[str, Any]
-    created_at: str
-    updated_at: str
-    ended_at: str | None
+    created_at: Instant
+    updated_at: Instant
+    ended_at: Instant | None
 
 
 class NewFeatureClaim(TypedDict):
@@ -129,17 +132,17 @@ class NewFeatureClaim(TypedDict):
 class FeatureClaimRow(NewFeatureClaim):
     """A lock key that a feature claims."""
 
-    feature_id: str
+    feature_id: Name
 
 
 class Identity(TypedDict):
     """Which repository a database belongs to."""
 
-    project_id: str
+    project_id: Id
     root: str
     common_dir: str
-    folder_id: str
-    created_at: str
+    folder_id: Annotated[str, 48]
+    created_at: Instant
 
 
 class IdentityRow(Identity):
@@ -149,32 +152,35 @@ class IdentityRow(Identity):
 
 
 class AlertRow(TypedDict):
-    """An alert that was raised, open or resolved."""
+    """An alert that was raised, open or resolved.
 
-    alert_id: str
-    rule: str
+    ``raised_at`` is the last time; ``told`` is the state that the last notification reported.
+    """
+
+    alert_id: Id
+    rule: Word
     subject: str
     reason: str
     remedy: str
     times: int
-    first_raised_at: str
-    raised_at: str
-    acknowledged_at: str | None
-    resolved_at: str | None
-    told: str | None
+    first_raised_at: Instant
+    raised_at: Instant
+    acknowledged_at: Instant | None
+    resolved_at: Instant | None
+    told: State | None
 
 
 class DeliveryRow(TypedDict):
     """A notification on its way to the webhook."""
 
-    delivery_id: str
+    delivery_id: Id
     body: dict[str, Any]
-    state: str
+    state: State
     tries: int
     error: str | None
-    created_at: str
-    not_before_at: str
-    settled_at: str | None
+    created_at: Instant
+    not_before_at: Instant
+    settled_at: Instant | None
 
 
 class EndedAttemptEvent(TypedDict):
@@ -194,3 +200,32 @@ class PendingTask(TypedDict):
 
     task_id: str
     created_at: str
+
+
+class CursorRow(TypedDict):
+    """The last event that a reader has handled, updated in the transaction that handles it."""
+
+    reader: Annotated[str, 32]
+    event_id: int
+
+
+class MemoryTagRow(TypedDict):
+    """A tag of a memory; ``seen_at``: the memory's, so that the newest with a tag are read from the end of an index."""
+
+    seq: int
+    tag: Name
+    seen_at: Instant
+
+
+class SupervisionRow(TypedDict):
+    """That the roadmap is supervised."""
+
+    id: int
+    since_at: Instant
+
+
+class ToldNeedRow(TypedDict):
+    """A need of a person that a notification has reported."""
+
+    key: Word
+    told_at: Instant

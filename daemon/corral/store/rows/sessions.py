@@ -1,15 +1,15 @@
 """Rows of sessions, of their names, and of the locks that they hold or wait for."""
 
-from __future__ import annotations
-
 from typing import TypedDict
+
+from corral.store.rows import Id, Instant, Name, State, Word
 
 
 class SessionState(TypedDict):
     """The status that a session is shown with."""
 
-    status: str
-    stalled_since_at: str | None
+    status: State
+    stalled_since_at: Instant | None
 
 
 class Kin(TypedDict):
@@ -30,36 +30,36 @@ class SessionTouch(SessionState, Kin):
 class SessionLife(SessionState):
     """The columns that decide whether a session is alive."""
 
-    session_id: str
-    parent_session_id: str | None
-    agent_type: str
+    session_id: Name
+    parent_session_id: Name | None
+    agent_type: Word
     client_pid: int | None
     client_started: float | None
-    last_heartbeat: str
+    last_heartbeat: Instant
     transcript_path: str | None
     waiting_for: str | None
-    entrypoint: str | None
+    entrypoint: Word | None
 
 
 class SessionRow(SessionLife):
     """A session."""
 
-    agent_name: str
-    agent: str | None
-    unguarded_since_at: str | None
-    waiting_since_at: str | None
+    agent_name: Name
+    agent: Name | None
+    unguarded_since_at: Instant | None
+    waiting_since_at: Instant | None
     waiting_path: str | None
     capabilities: list[str]
     current_task: str | None
-    task_id: str | None
+    task_id: Id | None
     worktree: str | None
     cwd: str | None
     branch: str | None
     last_words: str | None
-    started_at: str
-    ended_at: str | None
-    end_reason: str | None
-    heir_session_id: str | None
+    started_at: Instant
+    ended_at: Instant | None
+    end_reason: Word | None
+    heir_session_id: Name | None
 
 
 class NamedSession(TypedDict):
@@ -90,18 +90,18 @@ class CalledSession(NamedSession):
 class FurtherName(TypedDict):
     """A further name of a session besides its own."""
 
-    session_id: str
-    name: str
+    name: Name
+    session_id: Name
 
 
 class NameRow(FurtherName):
     """A name of a session; ``folded`` is the name in lower case."""
 
-    folded: str
+    folded: Name
     program: str | None
     model: str | None
     task_description: str | None
-    registered_at: str
+    registered_at: Instant
 
 
 class StoredKey(TypedDict):
@@ -116,20 +116,20 @@ class LockTerms(TypedDict):
     """The terms that all locks of one request share."""
 
     checkout: str
-    session_id: str
+    session_id: Name
     exclusive: bool
     automatic: bool
     reason: str | None
-    task_id: str | None
+    task_id: Id | None
     ttl_s: float
-    acquired_at: str
-    expires_at: str
+    acquired_at: Instant
+    expires_at: Instant
 
 
-class LockRow(LockTerms, StoredKey):
+class LockRow(StoredKey, LockTerms):
     """A lock."""
 
-    lock_id: str
+    lock_id: Id
 
 
 class NamedLock(LockRow):
@@ -164,14 +164,14 @@ class LockWaitRow(TypedDict):
     """A session that waits for locks, in the order of ``seq``."""
 
     seq: int
-    wait_id: str
-    session_id: str
+    wait_id: Id
+    session_id: Name
     keys: list[StoredKey]
     exclusive: bool
     ttl_s: float
     reason: str | None
-    created_at: str
-    expires_at: str
+    created_at: Instant
+    expires_at: Instant
 
 
 class WaitingSession(LockWaitRow, Kin):

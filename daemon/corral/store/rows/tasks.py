@@ -1,23 +1,23 @@
 """Rows of tasks, of what they claim and wait for, and of worktrees."""
 
-from __future__ import annotations
+from typing import Annotated, Any, TypedDict
 
-from typing import Any, TypedDict
+from corral.store.rows import Id, Instant, Name, Sha, State, Word
 
 
 class TaskSummary(TypedDict):
     """The columns of the table of tasks that a list shows."""
 
-    task_id: str
+    task_id: Id
     seq: int
     title: str
-    status: str
+    status: State
     priority: int
-    agent: str | None
-    template: str | None
-    created_at: str
-    parent_task_id: str | None
-    step: str | None
+    agent: Name | None
+    template: Name | None
+    created_at: Instant
+    parent_task_id: Id | None
+    step: Name | None
 
 
 class ExportedTask(TypedDict):
@@ -56,16 +56,16 @@ class FailedTask(TaskFailure):
 class StoredTask(TaskSummary):
     """The columns of the table of tasks."""
 
-    task_type: str
+    task_type: Word
     description: str | None
-    runner: str | None
+    runner: State | None
     command: str | None
     prompt: str | None
     input_data: dict[str, Any] | None
     agent_requirements: dict[str, Any] | None
-    deadline_at: str | None
-    thread_id: str | None
-    submitted_by: str | None
+    deadline_at: Instant | None
+    thread_id: Name | None
+    submitted_by: Name | None
     author_name: str | None
     author_email: str | None
     target: str | None
@@ -77,34 +77,34 @@ class StoredTask(TaskSummary):
     crashes: int
     faults: int
     ignore_dependency_failure: bool
-    idempotency_key: str | None
+    idempotency_key: Name | None
     fencing_token: int
     current_attempt: int | None
-    not_before_at: str | None
+    not_before_at: Instant | None
     cancel_reason: str | None
     result: Any | None
-    error_code: str | None
+    error_code: Word | None
     error_message: str | None
-    completed_at: str | None
-    dismissed_at: str | None
+    completed_at: Instant | None
+    dismissed_at: Instant | None
     metadata: dict[str, Any] | None
     agents_wanted: int | None
-    combine: str | None
+    combine: State | None
     steps_wanted: int | None
-    agent_version: str | None
+    agent_version: Word | None
 
 
 class _AttemptDetails(TypedDict):
-    lease_expires_at: str | None
-    worktree_id: str | None
+    lease_expires_at: Instant | None
+    worktree_id: Id | None
     branch: str | None
-    base_sha: str | None
-    head_sha: str | None
+    base_sha: Sha | None
+    head_sha: Sha | None
     pid: int | None
     pid_started: float | None
     progress: str | None
-    progress_at: str | None
-    started_at: str | None
+    progress_at: Instant | None
+    started_at: Instant | None
 
 
 class CurrentAttempt(_AttemptDetails):
@@ -120,20 +120,20 @@ class TaskRow(StoredTask, CurrentAttempt):
 class AttemptRow(_AttemptDetails):
     """An attempt at a task; its number is the fencing token."""
 
-    task_id: str
+    task_id: Id
     number: int
-    session_id: str
-    claim_key: str | None
-    agent: str | None
-    runner: str | None
-    model: str | None
+    session_id: Name
+    claim_key: Name | None
+    agent: Name | None
+    runner: State | None
+    model: Name | None
     host: str | None
     usage: dict[str, Any]
     memory_mb: int | None
-    claimed_at: str
-    ended_at: str | None
-    outcome: str | None
-    error_code: str | None
+    claimed_at: Instant
+    ended_at: Instant | None
+    outcome: State | None
+    error_code: Word | None
     error_message: str | None
 
 
@@ -195,17 +195,17 @@ class WorkedAttempt(TypedDict):
 class SharedValue(TypedDict):
     """A value that agents share about a task; its version counts its changes."""
 
-    key: str
+    key: Annotated[str, 256]
     value: Any
     version: int
-    updated_by: str | None
-    updated_at: str
+    updated_by: Name | None
+    updated_at: Instant
 
 
 class TaskStateRow(SharedValue):
     """The columns of the table of shared values."""
 
-    task_id: str
+    task_id: Id
 
 
 class TaskDoer(TypedDict):
@@ -334,7 +334,7 @@ class ParentResult(TypedDict):
 class ClaimRow(TypedDict):
     """A lock key that a task claims."""
 
-    task_id: str
+    task_id: Id
     claim: str
 
 
@@ -342,7 +342,7 @@ class WorkPause(TypedDict):
     """The pause of all work."""
 
     reason: str | None
-    since_at: str
+    since_at: Instant
 
 
 class WorkPauseRow(WorkPause):
@@ -359,20 +359,34 @@ class WorktreePlace(TypedDict):
 
 
 class WorktreeRow(WorktreePlace):
-    """A worktree; its row comes before the folder and outlives it."""
+    """A worktree; its row comes before the folder and outlives it.
 
-    worktree_id: str
-    name: str
-    base_sha: str
-    purpose: str
-    state: str
-    task_id: str | None
-    session_id: str | None
+    ``stacked_on``: the tasks on whose finished work, not landed then, ``base_sha`` was made, each with the head of that.
+    """
+
+    worktree_id: Id
+    name: Word
+    base_sha: Sha
+    purpose: State
+    state: State
+    task_id: Id | None
+    session_id: Name | None
     port_base: int | None
     provision: dict[str, Any]
     note: str | None
     salvage_ref: str | None
-    folder_id: str | None
+    folder_id: Annotated[str, 48] | None
     stacked_on: dict[str, str] | None
-    created_at: str
-    removed_at: str | None
+    created_at: Instant
+    removed_at: Instant | None
+
+
+class DependencyRow(TypedDict):
+    """A task that another one waits for.
+
+    ``clashes_sha``: the head of the parent's work on which, together with that of the others, the dependent could not begin.
+    """
+
+    task_id: Id
+    depends_on: Id
+    clashes_sha: Sha | None

@@ -153,8 +153,7 @@ def compare(services: Services, row: ImprovementRow, now: datetime) -> None:
         results = [_run(conn, runs[key].task, *key) for key in runs]
     with services.db.reading() as conn:
         judged = _judged(conn, row, answers)
-    compared = [services.db.read(lambda conn: versions.by_hash(conn, row["agent"], content_hash or ""))  # noqa: B023
-                for content_hash in (row["base_hash"], row["new_hash"])]  # fmt: skip
+        compared = [versions.by_hash(conn, row["agent"], sha or "") for sha in (row["base_hash"], row["new_hash"])]
     old, new = (version["version"] if version else "?" for version in compared)
     report: dict[str, Any] = {**improving.report(results, judged, names, of=(old, new))}
     with services.db.reading() as conn:
@@ -284,7 +283,7 @@ def _judgings(
     services: Services, row: ImprovementRow, runs: dict[tuple[int, str, int], Part], now: datetime
 ) -> dict[tuple[int, int, str], Part] | None:
     """The tasks of the judges; None: they have just been queued."""
-    plan, judge_tasks = _plan(row), services.db.read(lambda conn: _judge_tasks(conn, row))
+    plan, judge_tasks = _plan(row), services.db.read(_judge_tasks, row)
     if judge_tasks or not any(case["rubric"] for case in plan["cases"]):
         return judge_tasks
     with services.db.reading() as conn:

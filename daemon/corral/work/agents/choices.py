@@ -153,7 +153,7 @@ def step(services: Services, now: datetime) -> None:
     rules, ended = services.settings().agents.rollout, False
     for row in running:
         current = _current(services, row["agent"])
-        ended |= services.db.write(lambda conn: rollouts.step(conn, row, current, rules, now)) is not None  # noqa: B023
+        ended |= services.db.write(rollouts.step, row, current, rules, now) is not None
     if ended:
         services.nudge("supervisor")
 

@@ -151,7 +151,7 @@ def step(services: Services, now: datetime) -> None:
 
 def _note(services: Services, row: ImprovementRow, reason: str) -> None:
     if row["reason"] != reason:
-        services.db.write(lambda conn: rows.advance(conn, row["improvement_id"], row["state"], {"reason": reason}))
+        services.db.write(rows.advance, row["improvement_id"], row["state"], {"reason": reason})
 
 
 def _material(services: Services, agent: str, content: str, feedback: str | None, now: datetime) -> str:

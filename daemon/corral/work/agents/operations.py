@@ -146,7 +146,7 @@ async def agent_record(
 ) -> list[AgentRecord]:
     """The results of the attempts of each agent; rates with their 95 % intervals, medians with how many they are of."""
     since = services.now() - timedelta(seconds=since_s)
-    return await services.store.read(lambda conn: record.stats(conn, agent, since, by))
+    return await services.store.read(record.stats, agent, since, by)
 
 
 @router.get("/runners")

@@ -43,7 +43,7 @@ async def listing(
 @router.get("/{task_id}", answer=DeadTaskFacts)
 async def read(services: Services, task_id: str) -> Payload:
     """Everything about a dead task, with the end of its last attempt's output."""
-    task = await services.store.read(lambda conn: dead_letters.read(conn, task_id))
+    task = await services.store.read(dead_letters.read, task_id)
     attempts = task["attempt_history"]
     number = attempts[-1]["number"] if attempts else 0
     file = services.project.logs_dir / "tasks" / task["task_id"] / f"{number}.log"
@@ -72,7 +72,7 @@ async def _each(
     if choice.all == bool(choice.task_ids):
         raise InvalidInput("Give `task_ids`, or `all`.", remedy="Name the tasks, or ask for all of them.")
     if not choice.all:
-        return await services.store.write(lambda conn: act(conn, choice.task_ids))
+        return await services.store.write(act, choice.task_ids)
     acted: list[str] = []
     present = await services.store.read(dead_letters.listing)
     ids = [row["task_id"] for row in present]

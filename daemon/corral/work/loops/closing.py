@@ -364,7 +364,7 @@ class JudgingCheckout:
                 raise Unwanted from None
             raise
         row = self._row
-        self._context.db.write(lambda conn: mark_ready(conn, row["worktree_id"], provided))
+        self._context.db.write(mark_ready, row["worktree_id"], provided)
         path = Path(row["path"])
         checkout = Checkout(
             path, environment(self._context, path, provided), partial(ownership.prove_remains, self._context, row)

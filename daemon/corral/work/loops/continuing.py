@@ -42,7 +42,7 @@ def kept_worktree(
 ) -> tuple[WorktreeRow, Provisioned] | None:
     """The worktree of the former attempt, if it is there and fits; else None, and what was kept is given back."""
     worktree_id = context.kept.pop(task["task_id"], None)
-    row = worktree_id and context.db.read(lambda conn: worktree_rows.get(conn, worktree_id))
+    row = worktree_id and context.db.read(worktree_rows.get, worktree_id)
     if not row or row["state"] != WorktreeState.READY:
         return None
     try:

@@ -41,7 +41,7 @@ async def status(services: Services, loop_id: str) -> Payload:
 @router.get("/{loop_id}/history", answer=list[Iteration])
 async def history(services: Services, loop_id: str) -> list[Payload]:
     """The completed iterations, each with its result and its evaluation."""
-    return await services.store.read(lambda conn: loops.history(conn, loop_id))
+    return await services.store.read(loops.history, loop_id)
 
 
 @router.get("/{loop_id}/diff", answer=LoopDiff)

@@ -121,7 +121,7 @@ def _entry(row: IterationRow, *, is_best: bool) -> Payload:
 
 async def stop(services: Services, loop_id: str, reason: str) -> Payload:
     """Stop a loop; what its iterations made stays, and it can be resumed."""
-    task_id = (await services.store.read(lambda conn: find(conn, loop_id))).loop["task_id"]
+    task_id = (await services.store.read(find, loop_id)).loop["task_id"]
     await app_tasks.cancel(services, task_id, reason=reason)
     return await services.store.read(lambda conn: status(services, conn, task_id))
 
@@ -174,7 +174,7 @@ async def land(services: Services, loop_id: str, iteration: int | None) -> Paylo
         NotFound: No such iteration.
         Conflict: The loop has not ended.
     """
-    past, task = await services.store.read(lambda conn: _with_task(conn, loop_id))
+    past, task = await services.store.read(_with_task, loop_id)
     task_id = past.loop["task_id"]
     if task is not None and task["status"] not in TERMINAL_TASKS:
         raise Conflict(
@@ -194,7 +194,7 @@ async def land(services: Services, loop_id: str, iteration: int | None) -> Paylo
     title = past.loop["title"]
     queued = await app_merges.submit(services, name, past.loop["target"], session_id=None, task_id=own, title=title)
     now = iso(services.now())
-    await services.store.write(lambda conn: outcomes.dismiss_task(conn, task_id, now))  # its end needs nobody any more
+    await services.store.write(outcomes.dismiss_task, task_id, now)  # its end needs nobody any more
     return queued
 
 

@@ -191,10 +191,10 @@ def landed_at(db: Store, repo: Git, merge: MergeRow, on_sha: str) -> str | None:
         on_sha: A tip of the request's target, or what it is built upon.
     """
     head, target = merge["head_sha"], merge["target"]
-    if not db.read(lambda conn: landed.has_other_shapes(conn, target)):
+    if not db.read(landed.has_other_shapes, target):
         return None
     commits = repo.must("rev-list", f"--max-count={candidates.MOST_REPLAYED}", head, f"^{on_sha}").split()
-    rows = db.read(lambda conn: landed.in_other_shapes(conn, target, commits))
+    rows = db.read(landed.in_other_shapes, target, commits)
     others = {row["head_sha"]: row["candidate_sha"] for row in rows if row["merge_id"] != merge["merge_id"]}
     for sha in commits:
         # One that the branch has merged meanwhile is in the history of both.
@@ -205,7 +205,7 @@ def landed_at(db: Store, repo: Git, merge: MergeRow, on_sha: str) -> str | None:
 
 def bases(db: Store, repo: Git, merge: MergeRow, tip: str) -> list[str]:
     """The commits that count, beside what both have in common, as bases of a merge of a request with its target's tip."""
-    begun, own = db.read(lambda conn: stacks.begun(conn, merge["branch"])), landed_at(db, repo, merge, tip)
+    begun, own = db.read(stacks.begun, merge["branch"]), landed_at(db, repo, merge, tip)
     heads = [*((begun["stacked_on"] or {}).values() if begun is not None else ()), *([own] if own else [])]
     return [sha for sha in dict.fromkeys(heads) if _is_below(repo, sha, merge, tip)]
 
@@ -216,7 +216,7 @@ def own_from(db: Store, repo: Git, merge: MergeRow, tip: str) -> str | None:
     Args:
         tip: Of its target.
     """
-    begun, own = db.read(lambda conn: stacks.begun(conn, merge["branch"])), landed_at(db, repo, merge, tip)
+    begun, own = db.read(stacks.begun, merge["branch"]), landed_at(db, repo, merge, tip)
     below = [sha for sha in (begun and begun["base_sha"], own) if sha is not None and _is_below(repo, sha, merge, tip)]
     if len(below) > 1 and refs.is_ancestor(repo, below[1], below[0]):
         below.reverse()

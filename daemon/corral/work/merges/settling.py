@@ -119,7 +119,7 @@ def enqueue(
     """
     branch, target = branch.removeprefix("refs/heads/"), target.removeprefix("refs/heads/")
     tip = refs.read(repo, refs.branch_ref(target))
-    if tip is None and not db.read(lambda conn: landed.is_known_target(conn, target)):
+    if tip is None and not db.read(landed.is_known_target, target):
         raise NotFound(f"There is no branch {target!r} to merge into.", remedy="Name an existing branch with --target.")
     if branch == target:
         raise InvalidInput(
@@ -134,7 +134,7 @@ def enqueue(
         return None
     # A target that was renamed or deleted meanwhile keeps nobody from submitting: the request waits until it is back.
     base, reserved = refs.merge_base(repo, tip, head) if tip is not None else None, new_id()
-    db.read(lambda conn: _owner(conn, branch, session_id, task_id))  # refused before anything is held
+    db.read(_owner, branch, session_id, task_id)  # refused before anything is held
     reverts = _taken_back(db, repo, target, head, tip)
     candidates.hold(repo, reserved, head)
 
@@ -156,13 +156,13 @@ def enqueue(
 
 def _has_landed(db: Store, repo: Git, target: str, head: str, tip: str) -> bool:
     """Whether a head has landed under another name, as one commit or replayed, and its target still has that."""
-    rows = db.read(lambda conn: landed.in_other_shapes(conn, target, [head]))
+    rows = db.read(landed.in_other_shapes, target, [head])
     return any(refs.is_ancestor(repo, row["landed_sha"], tip) for row in rows if row["landed_sha"] is not None)
 
 
 def _taken_back(db: Store, repo: Git, target: str, head: str, tip: str | None) -> str | None:
     """The request whose work a head takes back: it goes on from a revert that came back, as where a person has resolved it."""
-    for row in db.read(lambda conn: merges.returned_reverts(conn, target)):
+    for row in db.read(merges.returned_reverts, target):
         sha = row["head_sha"]
         if (
             refs.exists(repo, sha)

@@ -127,7 +127,7 @@ class RoadmapSupervision:
 
     def start(self, now: datetime) -> None:
         """Work on the roadmap from now on, through every restart."""
-        self._db.write(lambda conn: rows_of.begin(conn, now))
+        self._db.write(rows_of.begin, now)
 
     def stop(self) -> bool:
         """Pick no further tasks; what the queue has goes on. Returns whether the roadmap was worked on."""
@@ -213,7 +213,7 @@ class RoadmapSupervision:
         chosen = self._choose(roadmap, rows) if picking else []
         if not (changes.recorded or changes.withdraw or changes.reprioritize or chosen):
             return False
-        refused = self._db.write(lambda conn: self._apply(conn, changes, chosen, now))
+        refused = self._db.write(self._apply, changes, chosen, now)
         self._refused += refused
         has_more = len(chosen) > len(refused)
         if has_more or changes.withdraw or changes.reprioritize:

@@ -16,8 +16,8 @@ router = Routes("state", "/tasks", callers=EVERYONE)
 async def listing(services: Services, task_id: str, key: StateKey | None = None) -> list[SharedValue]:
     """The values that agents share about a task, by key."""
     if key is not None:
-        return [await services.store.read(lambda conn: shared_state.read(conn, task_id, key))]
-    return await services.store.read(lambda conn: shared_state.listing(conn, task_id))
+        return [await services.store.read(shared_state.read, task_id, key)]
+    return await services.store.read(shared_state.listing, task_id)
 
 
 @router.post("/{task_id}/state", answer=Value)
@@ -25,14 +25,12 @@ async def write(services: Services, task_id: str, body: NewValue) -> SharedValue
     """Set a value, atomically; it is answered with its new version."""
     now = services.now()
     return await services.store.write(
-        lambda conn: shared_state.write(
-            conn, task_id, body.key, body.value, now, by=body.session_id, if_version=body.if_version
-        )
+        shared_state.write, task_id, body.key, body.value, now, by=body.session_id, if_version=body.if_version
     )
 
 
 @router.post("/{task_id}/state/delete")
 async def remove(services: Services, task_id: str, body: Gone) -> Deleted:
     """Delete a key."""
-    await services.store.write(lambda conn: shared_state.remove(conn, task_id, body.key, if_version=body.if_version))
+    await services.store.write(shared_state.remove, task_id, body.key, if_version=body.if_version)
     return {"key": body.key, "deleted": True}

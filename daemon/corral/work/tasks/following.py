@@ -130,7 +130,7 @@ async def follow(services: Services, task_id: str, place: Place, wait_s: float) 
     """
     deadline = time.monotonic() + wait_s
     while True:
-        snapshot = await services.store.read(lambda conn: _take_snapshot(conn, task_id, place))  # noqa: B023 - run at once
+        snapshot = await services.store.read(_take_snapshot, task_id, place)
         reader = _Reader(services.project.logs_dir / "tasks" / snapshot.row["task_id"], place, snapshot)
         entries = await services.work(reader.entries)
         left_s = deadline - time.monotonic()

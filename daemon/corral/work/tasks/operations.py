@@ -117,7 +117,7 @@ async def listing(
 @router.get("/{task_id}", answer=TaskRead)
 async def read(services: Services, task_id: str) -> Payload:
     """A task's state, input and result; reading changes nothing."""
-    return await services.store.read(lambda conn: views.read(conn, task_id))
+    return await services.store.read(views.read, task_id)
 
 
 @router.get("/{task_id}/detail", answer=TaskDetail)
@@ -159,7 +159,7 @@ async def cancel(services: Services, task_id: str, body: Cancellation) -> TaskSt
 async def retry(services: Services, task_id: str) -> TaskState:
     """Run a task again on the present tip; what failed because of it revives."""
     now, rules = services.now(), services.settings().tasks
-    row = await services.store.write(lambda conn: tasks.retry(conn, task_id, now, rules))
+    row = await services.store.write(tasks.retry, task_id, now, rules)
     services.nudge("supervisor")
     return _state(row)
 
@@ -169,7 +169,7 @@ async def attach(services: Services, task_id: str) -> Payload:
     """Make the last conversation of a task ready to be resumed."""
     trust.refuse(services.settings.untrusted(), trust.CLAUDE_COMMAND)
     deadline = time.monotonic() + GIVEN_BACK_WITHIN_S
-    while await services.store.read(lambda conn: reopening.is_being_given_back(conn, task_id)):
+    while await services.store.read(reopening.is_being_given_back, task_id):
         if time.monotonic() >= deadline:
             raise Conflict("The worktree of the task is being given back.", remedy="Try again in a moment.")
         await services.changes.next(0.2)
@@ -190,7 +190,7 @@ async def log(
     readable: Annotated[bool, Field(description="A client's event stream as a person reads it.")] = False,
 ) -> LogPart:
     """A part of an attempt's output (by default the last attempt's), from ``offset`` on; waits up to ``wait_s`` for more."""
-    row = await services.store.read(lambda conn: tasks.find(conn, task_id))
+    row = await services.store.read(tasks.find, task_id)
     number = attempt or int(row["fencing_token"])
     if number < 1:
         return LogPart(text="", next_offset=0, complete=False)
@@ -203,12 +203,12 @@ async def log(
         )
 
     async def running() -> bool:
-        current = await services.store.read(lambda conn: tasks.find(conn, row["task_id"]))
+        current = await services.store.read(tasks.find, row["task_id"])
         return bool(current["status"] == TaskStatus.RUNNING and current["fencing_token"] == number)
 
     deadline = time.monotonic() + wait_s
     part = await follow(services, file, offset, wait_s, running, tail=tail)
-    if readable and await services.store.read(lambda conn: views.writes_events(conn, row["task_id"], number)):
+    if readable and await services.store.read(views.writes_events, row["task_id"], number):
         while part.text and not (text := stream.readable(part.text)):  # nothing in it for a person
             part = await follow(services, file, part.next_offset, max(0.0, deadline - time.monotonic()), running)
         part.text = text if part.text else ""
@@ -240,7 +240,7 @@ async def reprioritize(services: Services, task_id: str, body: NewPriority) -> R
     if not isinstance(priority, int) or isinstance(priority, bool):
         raise InvalidInput("`priority` must be a whole number from 0 to 10.")
     now = services.now()
-    row = await services.store.write(lambda conn: tasks.reprioritize(conn, task_id, priority, now))
+    row = await services.store.write(tasks.reprioritize, task_id, priority, now)
     services.nudge("supervisor")
     return {"task_id": row["task_id"], "priority": row["priority"]}
 
@@ -249,4 +249,4 @@ async def reprioritize(services: Services, task_id: str, body: NewPriority) -> R
 async def feedback(services: Services, task_id: str, body: Opinion) -> Feedback:
     """Keep what a person thinks of a task's work; it counts for the agent that did it, and replaces what was said before."""
     now = services.now()
-    return await services.store.write(lambda conn: record.give_feedback(conn, task_id, body.rating, body.comment, now))
+    return await services.store.write(record.give_feedback, task_id, body.rating, body.comment, now)

@@ -72,7 +72,7 @@ async def submit(
     if actor is not None:
         row = await actor.write(store)
     else:
-        row = await services.store.write(lambda conn: create(conn, task))
+        row = await services.store.write(create, task)
     services.nudge("supervisor")
     return row
 
@@ -206,8 +206,9 @@ def _target_errors(services: Services, submissions: Sequence[task_shapes.TaskSub
             if item.target is None or refs.read(services.git, refs.branch_ref(item.target)) is not None:
                 continue
             short = item.target.removeprefix("refs/heads/")
-            if services.db.read(lambda conn, short=short: landed.is_known_target(conn, short)):  # type: ignore[misc]
-                continue  # it was renamed or deleted: the task waits until it is back
+            with services.db.reading() as conn:
+                if landed.is_known_target(conn, short):
+                    continue  # it was renamed or deleted: the task waits until it is back
         except InvalidInput as error:  # no name that a branch can have
             errors.append({"index": index, "field": "target", "message": error.message})
             continue
@@ -299,13 +300,11 @@ async def cancel(services: Services, task_id: str, *, reason: str, convention: b
             f"A reason has at most {MOST_OF_REASON} characters; this one has {len(reason)}.", remedy="Say it shorter."
         )
     now, rules, why = services.now(), services.settings().tasks, redact(reason)
-    row = await services.store.write(
-        lambda conn: tasks.cancel(conn, task_id, now, rules, reason=why, convention=convention)
-    )
+    row = await services.store.write(tasks.cancel, task_id, now, rules, reason=why, convention=convention)
     services.nudge("supervisor")
     full_id = row["task_id"]
     deadline = time.monotonic() + (STOPPED_WITHIN_S if convention else 0)
     while row["status"] in (TaskStatus.RUNNING, TaskStatus.INTERRUPTED) and (left_s := deadline - time.monotonic()) > 0:
         await services.changes.next(min(left_s, 1.0))
-        row = await services.store.read(lambda conn: tasks.find(conn, full_id))
+        row = await services.store.read(tasks.find, full_id)
     return row

@@ -92,7 +92,7 @@ async def complete_work(
 @coordinator_tool
 async def get_task(task_id: str) -> Payload:
     """A task's status, input and result, of any task; reading changes nothing."""
-    return await _with_success(task_id, current.get().services.store.read(lambda conn: _read(conn, task_id)))
+    return await _with_success(task_id, current.get().services.store.read(_read, task_id))
 
 
 def _read(conn: Connection, task_id: str) -> Payload:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from functools import partial
 
 from sqlalchemy import Connection
 
@@ -86,7 +85,7 @@ class Claiming:
             if hold.limit not in limits_before or (isinstance(hold, Parked) and hold not in self.throttles)
         ]
         if begun or limits_before - limits_now:
-            self._db.write(lambda conn: _record(conn, begun, sorted(limits_before - limits_now), now))
+            self._db.write(_record, begun, sorted(limits_before - limits_now), now)
         self.throttles = holds
         return [hold for hold in limits.throttles(self.use, settings) if hold.is_passed]
 
@@ -134,7 +133,7 @@ class Claiming:
         if self._db.read(work_pause.current) is not None or self._stagger_s(now) > 0:
             return []
         room = settings.supervisor.max_agents - len(in_places)
-        below = self._db.read(lambda conn: family.pending_below(conn, in_places)) if in_places else {}
+        below = self._db.read(family.pending_below, in_places) if in_places else {}
         lent = below if room <= 0 < settings.supervisor.max_agents else {}
         room = min(free, self._bounded(now, max(room, len({*lent.values()})), starts=starts))
 
@@ -201,7 +200,7 @@ class Claiming:
     def note_start(self, now: datetime) -> None:
         """A worker has started: the fault that kept others from it is over."""
         if self.pause.clear():
-            self._db.write(lambda conn: _record_end_of_pause(conn, now))
+            self._db.write(_record_end_of_pause, now)
 
     def next_look(self, now: datetime) -> datetime | None:
         """When what holds tasks back may be over; None: nothing does."""
@@ -216,7 +215,7 @@ class Claiming:
 
     def _that_hold_tasks(self, refused: Sequence[Reserved | Full]) -> tuple[Reserved | Full, ...]:
         """The refusals of runners that a pending task needs."""
-        return tuple(hold for hold in refused if self._db.read(partial(tasks.is_any_pending, runner=str(hold.runner))))
+        return tuple(hold for hold in refused if self._db.read(tasks.is_any_pending, runner=str(hold.runner)))
 
     def _bounded(self, now: datetime, room: int, *, starts: bool) -> int:
         """How many tasks may be claimed; while claiming is paused, one, now and then, to see whether the fault is over."""
@@ -234,7 +233,7 @@ class Claiming:
         """A clock that was set back makes nobody wait for longer than a backoff can be."""
         latest = after(now, rules.retry_max_s)
         if (self._db.read(tasks.latest_backoff) or "") > latest:
-            self._db.write(lambda conn: tasks.bound_backoffs(conn, latest))
+            self._db.write(tasks.bound_backoffs, latest)
 
 
 def _record(conn: Connection, begun: list[Throttle | Parked], over: list[str], now: datetime) -> None:

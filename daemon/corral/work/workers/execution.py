@@ -145,7 +145,7 @@ def launch(context: AttemptContext, task: TaskRow) -> Started | Ending:
         )
         worktree = allocated
         task, worktree = context.worktrees.db.write(
-            lambda conn: _record_start(conn, context, task, allocated, provided, target, resolved, past, origin)
+            _record_start, context, task, allocated, provided, target, resolved, past, origin
         )
         if task["cancel_reason"] is not None or context.is_stopping():
             return _closed(context, task, worktree, Ending(False, INTERRUPTED, "It had not started yet."))
@@ -155,7 +155,7 @@ def launch(context: AttemptContext, task: TaskRow) -> Started | Ending:
         running = runner.start(assignment(context.worktrees, task, worktree, provided, resolved, past, resumed), began)
         crash_point("task.started")
         now = context.worktrees.clock()
-        context.worktrees.db.write(lambda conn: _record_process(conn, task, token, running, now))
+        context.worktrees.db.write(_record_process, task, token, running, now)
         return Started(running, task, worktree, began, is_loop=past is not None)
     except (CorralError, OSError) as error:
         if running is not None:
@@ -190,7 +190,7 @@ def adopt(context: AttemptContext, task: TaskRow, now: datetime) -> Started | No
     awake = context.awake.at(now)
     running = runner.follow(assigned, kept, awake)
     if task["pid"] is None:  # its daemon died between its start and the record of it
-        worktrees.db.write(lambda conn: _record_process(conn, task, task["fencing_token"], running, now))
+        worktrees.db.write(_record_process, task, task["fencing_token"], running, now)
     past = history.past_of(worktrees, task["task_id"])
     began = awake - timedelta(seconds=kept.age_s)
     return Started(running, task, worktree, began, is_loop=past is not None)
@@ -270,7 +270,7 @@ def _end_iteration(context: AttemptContext, started: Started, finished: Finished
     task_id = started.task["task_id"]
     past, row = (
         history.past_of(context.worktrees, task_id),
-        context.worktrees.db.read(lambda conn: tasks.get(conn, task_id)),
+        context.worktrees.db.read(tasks.get, task_id),
     )
     if past is None or row is None or row["fencing_token"] != started.task["fencing_token"]:
         return None
@@ -294,7 +294,7 @@ def conclude(context: AttemptContext, task: TaskRow, worktree: WorktreeRow | Non
     An attempt that lost its lease changes nothing of its task; its worktree is salvaged all the same.
     """
     seal(context.worktrees, task)
-    status = context.worktrees.db.write(lambda conn: _close(conn, context, task, worktree, ending))
+    status = context.worktrees.db.write(_close, context, task, worktree, ending)
     crash_point("task.closed")
     keeping.forget(keeper_folder(context.worktrees, task))
     context.nudge("supervisor")
@@ -522,7 +522,7 @@ def _merged(
 def _wait(context: WorktreeContext, task: TaskRow, clashing: list[MergeRow], conflict: candidates.Conflicted) -> Ending:
     """Let the task wait until one of these has landed, or is another one."""
     heads = {str(merge["task_id"]): merge["head_sha"] for merge in clashing}
-    context.db.write(lambda conn: dependencies.clash(conn, task["task_id"], heads))
+    context.db.write(dependencies.clash, task["task_id"], heads)
     crash_point("task.clash_stored")
     branches = " and ".join(merge["branch"] for merge in clashing)
     return Ending(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
-from functools import partial
 
 from sqlalchemy import Connection
 
@@ -141,9 +140,9 @@ def bring_mail(db: Store, attempts: Iterable[Attempt], now: datetime) -> None:
     if not listeners:
         return
     long_ago = after(now, -PATIENCE_S)
-    for session_id in db.read(lambda conn: message_rows.kept_waiting(conn, list(listeners), long_ago)):
+    for session_id in db.read(message_rows.kept_waiting, list(listeners), long_ago):
         try:
-            db.write(partial(_tell, session_id=session_id, worker=listeners[session_id], now=now))
+            db.write(_tell, session_id=session_id, worker=listeners[session_id], now=now)
         except _NotListening:  # it waits on, and is sent back when the session ends
             continue
 

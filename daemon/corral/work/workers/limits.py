@@ -320,7 +320,7 @@ class Meter:
 
     def _of_day(self, now: datetime) -> tuple[float, float]:
         if self._day is None or abs(now - self._day[0]) >= _SUM_EVERY:
-            self._day = now, self._db.read(lambda conn: attempts.use_since(conn, after(now, -_DAY_S)))
+            self._day = now, self._db.read(attempts.use_since, after(now, -_DAY_S))
         day_use = self._day[1]
         return float(day_use["tokens"] or 0), float(day_use["cost_usd"] or 0)
 

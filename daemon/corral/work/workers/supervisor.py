@@ -198,18 +198,18 @@ class Supervisor:
         """At the end of a stop: what could not be ended in time is interrupted too, so that no task is suspected for it."""
         rules = self._settings().tasks
         left = [attempt.key for attempt in self._attempts.values() if self._leaves_workers and attempt.is_at_work]
-        self._db.write(lambda conn: interrupt_all(conn, now, rules, left))
+        self._db.write(interrupt_all, now, rules, left)
 
     def recover(self, now: datetime) -> None:
         """At the start: adopt the workers that live; the other running tasks become ``interrupted`` until nothing of their worker
         lives; worktrees are repaired."""
         if not self._recovered:  # what runs later is this daemon's own
             self._adopt(now)
-            self._db.write(lambda conn: mark_crashed(conn, now, self._settings().tasks, self._attempts))
+            self._db.write(mark_crashed, now, self._settings().tasks, self._attempts)
             self._claiming.recall(now)
             self._recovered = True
         unfinished = (TaskStatus.RUNNING, TaskStatus.INTERRUPTED)
-        rows = self._db.read(lambda conn: tasks.in_status(conn, *unfinished))
+        rows = self._db.read(tasks.in_status, *unfinished)
         self._context.worktrees.kept.update(assigning.kept_trees(self._context.worktrees))
         self._sweeper.recover({*(row["task_id"] for row in rows), *self._context.worktrees.kept})
         keeping.forget_others(
@@ -219,7 +219,7 @@ class Supervisor:
 
     def _adopt(self, now: datetime) -> None:
         """Follow the workers of an earlier daemon; exits that nobody saw are found at the first step."""
-        for row in self._db.read(lambda conn: tasks.in_status(conn, TaskStatus.RUNNING)):
+        for row in self._db.read(tasks.in_status, TaskStatus.RUNNING):
             attempt = Attempt(row)
             if attempt.key in self._attempts or (started := adopt(self._context, row, now)) is None:
                 continue
@@ -250,16 +250,16 @@ class Supervisor:
             self._reports.popleft()(now)
         if self._db.damage is not None and self._context.is_stopping():
             return self._end_without_rows(now)
-        running = self._db.read(lambda conn: tasks.in_status(conn, TaskStatus.RUNNING, TaskStatus.INTERRUPTED))
+        running = self._db.read(tasks.in_status, TaskStatus.RUNNING, TaskStatus.INTERRUPTED)
         self._follow(running, now, awake)
         with self._db.reading() as conn:  # one transaction: most steps find nothing of all this
             is_any_decided, leaderless = combining.is_any_decided(conn), followers.leaderless(conn)
             is_any_held = bool(leases.held(conn))
         self._settle_families(is_any_decided, leaderless, now)
-        if is_any_held and self._db.write(lambda conn: leases.keep(conn, now, self._settings())):
+        if is_any_held and self._db.write(leases.keep, now, self._settings()):
             self._nudge("supervisor")
         latest = now + timedelta(seconds=LEASES_EVERY_S)
-        self._leases_at = self._db.read(lambda conn: leases.next_end(conn, now, latest)) if is_any_held else None
+        self._leases_at = self._db.read(leases.next_end, now, latest) if is_any_held else None
         if not self._draining:
             self._resume(running)
             self._claim(now)
@@ -270,11 +270,11 @@ class Supervisor:
         """Combine what several agents made of one task; end the followers of leaders that have ended."""
         rules = self._settings().tasks
         if is_any_decided:
-            self._db.write(lambda conn: combining.settle_all(conn, now, rules))
+            self._db.write(combining.settle_all, now, rules)
             self._nudge("landing")
             self._nudge("supervisor")
         if leaderless:
-            self._db.write(lambda conn: followers.end(conn, leaderless, now, rules))
+            self._db.write(followers.end, leaderless, now, rules)
             self._nudge("supervisor")
 
     # -- attempts in flight ----------------------------------------------------------------------------------------
@@ -310,7 +310,7 @@ class Supervisor:
             elif (values := attempt.news(observation, lease_s, now)) is not None:
                 news.append((attempt, values))
         if news:
-            self._db.write(lambda conn: record(conn, news, now))
+            self._db.write(record, news, now)
         self._stop_over_limits(now, awake)
         bring_mail(self._db, self._attempts.values(), now)
 
@@ -411,7 +411,7 @@ class Supervisor:
             due.append(again)
         if not self._draining and self._claiming.pause.now is not None:
             due.append(max(now + timedelta(seconds=LOOK_EVERY_S), self._claiming.pause.now.probe_at))
-        if not self._draining and (backoff := self._db.read(lambda conn: tasks.next_due(conn, iso(now)))):
+        if not self._draining and (backoff := self._db.read(tasks.next_due, iso(now))):
             due.append(parse(backoff))
         return min(due, default=None)
 
@@ -438,7 +438,7 @@ class Supervisor:
             first = self._claiming.pause.start_failed(attempt.task["task_id"], started, now, self._settings().tasks)
             if first:
                 paused = EventKind.SUPERVISOR_PAUSED({"reason": started.error_message})
-                self._db.write(lambda conn: events.record(conn, now, paused))
+                self._db.write(events.record, now, paused)
 
     def _finishing(self, attempt: Attempt, observation: Observation) -> Callable[[], None]:
         assert attempt.started is not None and observation.finished is not None
@@ -464,7 +464,7 @@ class Supervisor:
                     return
                 seal(self._context.worktrees, row)
                 now, rules = self._context.worktrees.clock(), self._settings().tasks
-                self._db.write(lambda conn: attempts.resume(conn, row["task_id"], now, rules))
+                self._db.write(attempts.resume, row["task_id"], now, rules)
                 keeping.forget(keeper_folder(self._context.worktrees, row))
                 crash_point("task.resumed")
                 kept = self._context.worktrees.kept.get(row["task_id"])

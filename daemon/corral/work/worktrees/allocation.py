@@ -138,7 +138,7 @@ def allocate(
     """
     refuse(context.untrusted(), SETUP)
     warm = _from_pool(context, plan) if restore is None else None
-    row = warm or context.db.write(lambda conn: _intend(conn, context, plan))
+    row = warm or context.db.write(_intend, context, plan)
     if warm is None:
         crash_point("worktree.intended")
         row = ownership.make_folder(context, row)
@@ -175,7 +175,7 @@ def _from_pool(context: WorktreeContext, plan: Plan) -> WorktreeRow | None:
     """The worktree of a plan, made of one of the warm pool; None: a fresh one is to be made."""
 
     def intend(pooled: WorktreeRow) -> WorktreeRow | None:
-        return context.db.write(lambda conn: _intend_again(conn, context, plan, pooled))
+        return context.db.write(_intend_again, context, plan, pooled)
 
     return keeping.take(context, plan, intend, partial(give_up, context))
 
@@ -208,7 +208,7 @@ def begin_reclaim(context: WorktreeContext, row: WorktreeRow) -> WorktreeRow | N
     values: dict[str, str] = {"state": WorktreeState.RECLAIMING}
     if row["state"] == WorktreeState.POOLED:  # it names no branch, and a row that goes does
         values["branch"] = f"corral/{row['name']}"
-    return context.db.write(lambda conn: worktree_rows.transition(conn, row["worktree_id"], from_states, values))
+    return context.db.write(worktree_rows.transition, row["worktree_id"], from_states, values)
 
 
 def reclaim(context: WorktreeContext, worktree_id: str, *, reason: str, keeps: bool = False) -> bool:
@@ -231,7 +231,7 @@ def reclaim(context: WorktreeContext, worktree_id: str, *, reason: str, keeps: b
     if keeps and keeping.keep(context, row):
         trim_pool(context)
         return True
-    row = context.db.read(lambda conn: worktree_rows.get(conn, worktree_id)) or row
+    row = context.db.read(worktree_rows.get, worktree_id) or row
     try:
         row = ownership.settle(context, row)
         lost = take_down(context, row, reason)
@@ -241,7 +241,7 @@ def reclaim(context: WorktreeContext, worktree_id: str, *, reason: str, keeps: b
     crash_point("worktree.removed")
     context.places.leave(Path(row["path"]).parent)
     gone = {"state": WorktreeState.REMOVED, "removed_at": iso(context.clock()), "note": lost}
-    context.db.write(lambda conn: worktree_rows.transition(conn, worktree_id, (WorktreeState.RECLAIMING,), gone))
+    context.db.write(worktree_rows.transition, worktree_id, (WorktreeState.RECLAIMING,), gone)
     return True
 
 

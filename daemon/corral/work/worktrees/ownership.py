@@ -114,9 +114,7 @@ def check_ready(context: WorktreeContext, row: WorktreeRow) -> bool:
         note(context, row, error)
         return False
     if row["note"] is not None:
-        context.db.write(
-            lambda conn: worktree_rows.transition(conn, row["worktree_id"], (WorktreeState.READY,), {"note": None})
-        )
+        context.db.write(worktree_rows.transition, row["worktree_id"], (WorktreeState.READY,), {"note": None})
     return True
 
 
@@ -127,7 +125,7 @@ def note(context: WorktreeContext, row: WorktreeRow, error: CorralError | OSErro
         text = f"{error.message}{cause}\n{error.remedy}"
     else:
         text = str(error)
-    context.db.write(lambda conn: worktree_rows.transition(conn, row["worktree_id"], LIVE_WORKTREES, {"note": text}))
+    context.db.write(worktree_rows.transition, row["worktree_id"], LIVE_WORKTREES, {"note": text})
 
 
 def _recorded(context: WorktreeContext, row: WorktreeRow) -> OwnWorktree:
@@ -140,15 +138,13 @@ def _make(context: WorktreeContext, path: Path) -> str:
 
 
 def _record(context: WorktreeContext, row: WorktreeRow, folder_id: str | None) -> WorktreeRow:
-    moved = context.db.write(
-        lambda conn: worktree_rows.transition(conn, row["worktree_id"], LIVE_WORKTREES, {"folder_id": folder_id})
-    )
+    moved = context.db.write(worktree_rows.transition, row["worktree_id"], LIVE_WORKTREES, {"folder_id": folder_id})
     return moved or {**row, "folder_id": folder_id}
 
 
 def _forget(context: WorktreeContext, row: WorktreeRow) -> None:
     gone = {"state": WorktreeState.REMOVED, "removed_at": iso(context.clock())}
-    context.db.write(lambda conn: worktree_rows.transition(conn, row["worktree_id"], (WorktreeState.ALLOCATING,), gone))
+    context.db.write(worktree_rows.transition, row["worktree_id"], (WorktreeState.ALLOCATING,), gone)
 
 
 # -- Rename a worktree's folder: by its row first, so that a kill at any point leaves a folder that a row names.
@@ -202,5 +198,5 @@ def _is_it(place: Path, known: str) -> bool:
 
 def _at(context: WorktreeContext, row: WorktreeRow, place: Path) -> WorktreeRow:
     values = {"path": str(place)}
-    moved = context.db.write(lambda conn: worktree_rows.transition(conn, row["worktree_id"], LIVE_WORKTREES, values))
+    moved = context.db.write(worktree_rows.transition, row["worktree_id"], LIVE_WORKTREES, values)
     return moved or {**row, "path": str(place)}

@@ -66,7 +66,9 @@ def tidy_branches(context: WorktreeContext) -> None:
     """
     for ref in refs.listing(context.repo, "refs/heads/corral/"):
         branch = ref.name.removeprefix("refs/heads/")
-        if context.db.read(lambda conn, branch=branch: worktree_rows.is_done_with(conn, branch)):  # type: ignore[misc]
+        with context.db.reading() as conn:
+            is_done_with = worktree_rows.is_done_with(conn, branch)
+        if is_done_with:
             worktrees.drop_branch(context.repo, ref.name)
 
 
@@ -109,7 +111,7 @@ def _preserve(context: WorktreeContext, row: WorktreeRow, reason: str, *, always
     forced = always and head != base and not (head and refs.is_ancestor(context.repo, head, base))
     snapshot = salvage.snapshot(checkout, row["name"], context.clock(), reason=reason, exclude=exclude, always=forced)
     if snapshot is not None:
-        context.db.write(lambda conn: _salvaged(conn, context, row, snapshot, reason))
+        context.db.write(_salvaged, context, row, snapshot, reason)
     return snapshot
 
 

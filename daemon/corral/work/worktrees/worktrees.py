@@ -129,7 +129,7 @@ class Worktrees:
         purpose = WorktreePurpose.PERSON if session_id is None else WorktreePurpose.SESSION
         plan = Plan(name, self._free_branch(name), base_sha, purpose, session_id=session_id)
         row, provided = allocate(context, plan)
-        return wire(context.db.write(lambda conn: mark_ready(conn, row["worktree_id"], provided)))
+        return wire(context.db.write(mark_ready, row["worktree_id"], provided))
 
     def inherit(self, row: WorktreeRow, session_id: str) -> WorktreeRow | None:
         """Hand a worktree over to a session that asks for it by its name: its own session has ended.
@@ -155,9 +155,7 @@ class Worktrees:
                 cause="No worktree is given to two at once." if is_ready else f"It is {row['state']}.",
                 remedy=f"Choose another name: {self._free_name(row['name'])} is free.",
             )
-        heir = self._context.db.write(
-            lambda conn: worktree_rows.hand_over(conn, row["worktree_id"], row["session_id"], session_id)
-        )
+        heir = self._context.db.write(worktree_rows.hand_over, row["worktree_id"], row["session_id"], session_id)
         if heir is None:
             raise Conflict(
                 f"The worktree {row['name']} was just given to another session.",
@@ -168,7 +166,7 @@ class Worktrees:
 
     def _check_room(self, session_id: str | None) -> None:
         most = MOST_OF_PEOPLE if session_id is None else MOST_OF_A_SESSION
-        if self._context.db.read(lambda conn: worktree_rows.count_live(conn, session_id)) >= most:
+        if self._context.db.read(worktree_rows.count_live, session_id) >= most:
             raise LimitReached(
                 f"{'People have' if session_id is None else 'This session has'} {most} worktrees already.",
                 cause="Each is a whole checkout on the disk.",
@@ -210,7 +208,8 @@ class Worktrees:
                 except WorkAtRisk as risk:
                     return GivenBack(stays=f"{risk.message} {risk.cause}")
                 is_gone = give_up(self._context, row, reason="its session gave it back")
-                after = self._context.db.read(lambda conn: worktree_rows.get(conn, row["worktree_id"])) or row  # noqa: B023 - run here
+                with self._context.db.reading() as conn:
+                    after = worktree_rows.get(conn, row["worktree_id"]) or row
                 return GivenBack(lost=after["note"]) if is_gone else GivenBack(stays=str(after["note"]))
         return GivenBack(
             f"{path} was not made by Corral, and stays.\nTo remove it: `git worktree remove {shlex.quote(str(path))}`."
@@ -295,7 +294,7 @@ class Worktrees:
         branch = self._free_branch(fresh)
         restore = None if ref is None else partial(_restore, context.repo, ref, branch)
         row, provided = allocate(context, Plan(fresh, branch, sha, WorktreePurpose.PERSON), restore)
-        ready = context.db.write(lambda conn: mark_ready(conn, row["worktree_id"], provided))
+        ready = context.db.write(mark_ready, row["worktree_id"], provided)
         return {**wire(ready), "ref": ref, "ignored_files": [], "aside": {}, "left_out": {}}
 
     def commits_behind(self, folder: str | None) -> int | None:
@@ -379,7 +378,7 @@ def landing_target(context: WorktreeContext, named: str | None) -> tuple[str, st
     default = refs.default_branch(context.repo) if named is None else None
     target = named or context.settings().landing.target or (default or "").removeprefix("refs/heads/")
     tip = refs.read(context.repo, refs.branch_ref(target)) if target else None
-    if tip is None and target and context.db.read(lambda conn: landed.is_known_target(conn, target)):
+    if tip is None and target and context.db.read(landed.is_known_target, target):
         raise TargetGone(
             f"There is no branch {target!r} any more.",
             cause="It was renamed or deleted.",

@@ -25,6 +25,7 @@ from corral.core.event_payloads import Commit
 from corral.core.events import EventKind
 from corral.store import events, schema
 from corral.store.rows.sessions import HeldLock, SessionRow
+from corral.store.table import metadata
 from corral.work.merges.store import merges as merge_rows
 from tests.support.locking import acquire
 
@@ -211,7 +212,7 @@ def _came_back_for_nothing(conn: Connection) -> None:
     session_rows.change(conn, "a", {"last_words": "Bye."})
     end(conn, "a", 0)
     arrive(conn, "a")
-    conn.execute(schema.metadata.tables["handoffs"].delete())
+    conn.execute(metadata.tables["handoffs"].delete())
 
 
 def _only_reading(conn: Connection) -> None:

@@ -22,8 +22,8 @@ from corral.coordination.sessions.registry import Arrival
 from corral.core.errors import Conflict, InvalidInput, LockHeld
 from corral.core.identifiers import new_id
 from corral.core.instants import after, iso
-from corral.store import schema
 from corral.store.schema import file_locks
+from corral.store.table import metadata
 from tests.support.examples import examples
 from tests.support.locking import acquire
 from tests.support.steps import only_sqlite, steps
@@ -60,7 +60,7 @@ _KEYS = st.one_of(_PATHS, _PATHS.map("{}/".format), st.sampled_from(("api:GET /a
 @given(st.lists(_KEYS, min_size=1, max_size=12), st.lists(_KEYS, min_size=1, max_size=4))
 def test_what_overlaps_is_found_whichever_way_it_is_looked_for(held: list[str], asked: list[str]) -> None:
     engine = create_engine("sqlite://")
-    schema.metadata.create_all(engine)
+    metadata.create_all(engine)
     with engine.connect() as conn:
         session_registry.register(conn, Arrival(session_id="b"), NOW)
         hold(conn, held)

@@ -64,9 +64,9 @@ class Memory:
             source.backup(cast("sqlite3.Connection", self._conn.connection.dbapi_connection))
         self._conn.rollback()
 
-    def write(self, operation: Callable[[Any], Any]) -> Any:
+    def write(self, operation: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         with self._conn.begin():
-            return operation(self._conn)
+            return operation(self._conn, *args, **kwargs)
 
     read = write
 

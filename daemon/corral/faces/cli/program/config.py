@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from corral.client.connection import Client
 from corral.config import account
 from corral.config.custom.profiles import DEFAULT, ProfileError, chosen_profile, declared
-from corral.config.load import examine, invalid, read_layers
+from corral.config.load import invalid, load, read_layers
 from corral.config.paths import Project
 from corral.core.errors import NOT_IN_THIS_VERSION, ConfigInvalid, NotFound
 from corral.faces.cli.parsing import Exit, Group
@@ -117,7 +117,7 @@ def validate(as_json: Annotated[bool, json_of("faces.cli.api.SettingsValidated")
     from corral.faces.cli.project.trust import COMMITTED, committed_config
 
     where = project()
-    read = partial(examine, where, environ=os.environ, home=account.home())
+    read = partial(load, where, environ=os.environ, home=account.home(), refuse=False)
     loaded = read()
     committed = committed_config(where, loaded.settings.landing.target)
     variants = [*(read(profile=name) for name in _profile_names(where)), loaded]

@@ -29,9 +29,9 @@ async def page(services: Services, visit: Visit, item: str) -> dict[str, Any]:
     ageing_s, now = services.settings().landing.ageing_s, services.now()
     merge = await services.work(lambda: requests.detail(services.db, item, ageing_s=ageing_s, now=now))
     named = visit.query.get("run") or None
-    listed, run = await services.work(lambda: services.db.read(lambda conn: _runs(conn, services, item, named)))
+    listed, run = await services.work(lambda: services.db.read(_runs, services, item, named))
     who = merge["session_id"] or ""
-    names = await services.store.read(lambda conn: sessions.names_of(conn, [who]))
+    names = await services.store.read(sessions.names_of, [who])
     log = await services.work(lambda: _log(services, run)) if run is not None else None
     number = run.number if run is not None else None
     source = {"log": f"merges/{merge['merge_id']}/{number or 0}", "offset": log["offset"] if log else 0}

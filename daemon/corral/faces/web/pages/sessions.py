@@ -34,7 +34,7 @@ LIVE = tuple(str(status) for status in ShownStatus if status != ShownStatus.DISC
 async def live_locks(services: Services) -> list[Payload]:
     """The live locks, the oldest first."""
     now = services.now()
-    return await services.store.read(lambda conn: lock_table.listing(conn, now, after=None, limit=MOST_LOCKS))
+    return await services.store.read(lock_table.listing, now, after=None, limit=MOST_LOCKS)
 
 
 async def listing(services: Services, visit: Visit, _item: str) -> dict[str, Any]:

@@ -448,11 +448,10 @@ class Guardian:
 
     def _take_moves(self, checkout: Git, actor: str | None) -> bool:
         """Hear of the moves of a worktree's HEAD since the last look, without Corral's own; returns whether there are any."""
-        assert checkout.work_tree is not None
         memory = self._remembered(checkout)
         lines, memory.told_log = _moves(checkout.git_dir, memory.told_log)
         if moves := _made_by_others(lines):
-            self._moves.append(_Heard(checkout.work_tree, moves, actor))
+            self._moves.append(_Heard(checkout.top, moves, actor))
         return bool(moves)
 
     def _remembered(self, checkout: Git) -> _Memory:

@@ -74,9 +74,8 @@ def keep_ignored(
         CorralError: They could not be stored.
         OSError: The same.
     """
-    assert checkout.work_tree is not None
     copy = private.save(
-        context.repo, checkout.work_tree, name, context.clock(), look.ignored, reason=reason, head=look.seen.head,
+        context.repo, checkout.top, name, context.clock(), look.ignored, reason=reason, head=look.seen.head,
         known=known or {}, identity=identity(checkout),
     )  # fmt: skip
     if copy is not None and copy.left_out:

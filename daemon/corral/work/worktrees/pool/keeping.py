@@ -111,9 +111,9 @@ def _put_away(context: WorktreeContext, row: WorktreeRow) -> None:
     worktrees.end_filling(checkout)
     crash_point("pool.sealed")
     provision = {"size_bytes": size, "conversion": repointing.conversion(context.repo)}
-    context.db.write(lambda conn: _stored(conn, context, row, str(old), name, provision))
+    context.db.write(_stored, context, row, str(old), name, provision)
     crash_point("pool.kept")
-    if row["branch"] and not context.db.read(lambda conn: worktree_rows.is_submitted(conn, row)):
+    if row["branch"] and not context.db.read(worktree_rows.is_submitted, row):
         worktrees.drop_branch(context.repo, refs.branch_ref(row["branch"]))
 
 
@@ -273,7 +273,7 @@ def _repointed(context: WorktreeContext, pooled: WorktreeRow, row: WorktreeRow) 
         refs.make_branch(context.repo, ref, row["base_sha"])
     except Conflict:  # somebody has made it a moment ago: it is not this worktree's, and does not go with it
         values = {"branch": f"corral/{pooled['name']}"}
-        context.db.write(lambda conn: worktree_rows.transition(conn, row["worktree_id"], LIVE_WORKTREES, values))
+        context.db.write(worktree_rows.transition, row["worktree_id"], LIVE_WORKTREES, values)
         raise
     crash_point("pool.branched")
     (prove().git_dir / SEAL).unlink()
