@@ -75,6 +75,11 @@ class NotFound(CorralError):
     default_remedy = "List what exists with the matching `list` command."
 
 
+def cause_of_name(name: str) -> str:
+    """The cause why nothing goes by a name, where the name itself shows it: it is empty. Else the default cause is true."""
+    return "" if name.strip() else "The name is empty."
+
+
 class TargetGone(NotFound):
     """The branch that work is to land on is gone, for example renamed; what is to land on it waits until it is back."""
 
