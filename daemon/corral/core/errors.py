@@ -86,6 +86,10 @@ class TargetGone(NotFound):
     name = "target_gone"
 
 
+RACED = "It has changed since it was looked at, or another caller was faster."
+"""The cause of a conflict where a race is the only way to it."""
+
+
 class Conflict(CorralError):
     """The request contradicts the current state; nothing was changed."""
 
@@ -93,7 +97,7 @@ class Conflict(CorralError):
     name = "conflict"
     status = 409
     exit_code = 4
-    default_cause = "The state has changed since you looked, or another caller was faster."
+    default_cause = "The present state does not allow it."
     default_remedy = "Look at the current state and decide again."
 
 

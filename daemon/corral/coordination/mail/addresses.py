@@ -202,6 +202,7 @@ def freed(conn: Connection, name: str, session_id: str) -> list[SessionRow]:
         if row["status"] != SessionStatus.DISCONNECTED or row["session_id"].lower() == name.lower():
             raise Conflict(
                 f"The name {name} belongs to another session.",
+                cause="What is sent to the name is meant for that session.",
                 remedy="Choose another name, or none: then one is found for you.",
                 details={"agent_name": name, "status": row["status"]},
             )

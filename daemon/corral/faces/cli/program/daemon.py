@@ -277,7 +277,11 @@ def adopt(
     where = project()
     refuse_agents("Adopting a database", f"corral daemon adopt {shlex.quote(str(file))}")
     if Client(where, autostart=False).health() is not None:
-        raise Conflict("The daemon is running.", remedy="Run `corral daemon stop`, then try again.")
+        raise Conflict(
+            "The daemon is running.",
+            cause="A database is taken over while no daemon has one open.",
+            remedy="Run `corral daemon stop`, then try again.",
+        )
     question = (
         f"Its open tasks will run in {where.root}. If another repository still uses this database, they run "
         "there too. Adopt it?"
