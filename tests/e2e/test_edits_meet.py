@@ -6,6 +6,7 @@ import json
 import re
 import uuid
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -85,7 +86,7 @@ def test_what_the_client_of_another_session_rewinds_is_kept_and_its_holder_is_to
     assert team.locks() == {"draft.txt": holder.session_id}
 
     def copies() -> list[str]:
-        listed: list[str] = team.house.json("worktree", "recover")
+        listed: list[dict[str, Any]] = team.house.json("worktree", "recover")
         return [row["ref"] for row in listed if row["files"] == ["draft.txt"]]
 
     (copy,) = team.until(copies)
