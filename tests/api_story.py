@@ -11,7 +11,7 @@ from corral.daemon import nouns
 from corral.faces.http.openapi import document
 from corral.faces.http.router import Operation, operations
 from tests.support.answers import unlike
-from tests.support.coordinated import Coordinated, eventually
+from tests.support.coordinated import Coordinated
 
 
 def _name(operation: Operation) -> str:
@@ -129,7 +129,7 @@ def play(house: Coordinated) -> Story:
     ask("POST /alerts/test")
     ask("GET /swarm")
     ask("GET /metrics", query="?by=agent")
-    eventually(lambda: story.house.ask("GET", "/audit"))
+    story.house.await_audit()
     ask("GET /audit")
     ask("GET /audit/verification")
     ask("POST /gc")

@@ -285,6 +285,7 @@ def _work(story: Story) -> None:
     failing = story("task submit", "--title", "Fail", "--command", "echo no; exit 3")["task_id"]
     story("wait", failing)
     story("task dlq list")
+    eventually(lambda: story.look("task dlq show", failing)["worktree"] is None)  # given back a moment later
     story("task dlq show", failing)
     story("task dlq retry", failing)
     story("wait", failing)
@@ -298,7 +299,7 @@ def _work(story: Story) -> None:
     story("task diff", long)
     story("swarm status")
     story("metrics", "--by", "agent")
-    eventually(lambda: story.look("audit", "--action", "task"))
+    story.house.await_audit()
     story("audit", "--limit", "1000")
     story("audit", "--verify")
     story("gc", "--dry-run")

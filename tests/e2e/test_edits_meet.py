@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import uuid
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -70,6 +72,32 @@ def test_the_commands_of_a_skill_and_of_a_monitor_are_guarded_as_those_of_bash(p
     (restore,) = re.findall(r"this brings it back: `(git [^`]+)`", holder.do(bash("true")))
     holder.do(bash(restore))
     assert (team.repo / "draft.txt").read_text() == "not yet committed\n"
+
+
+def test_what_the_client_of_another_session_rewinds_is_kept_and_its_holder_is_told_where(pair: Pair) -> None:
+    team, holder, _other = pair
+    team.env["CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING"] = "true"
+    first, prompt = team.member(), str(uuid.uuid4())
+    words = script(write("draft.txt", "the first one's\n"), text("Done."), say="Begin")
+    first.conversation.write({"type": "user", "uuid": prompt, "message": {"role": "user", "content": words}})
+    team.until(first.has_done)
+    team.house.ask("POST", "/locks/release", {"session_id": first.session_id})
+    holder.do(tool("Read", file_path="$CWD/draft.txt"), write("draft.txt", "the holder's own\n"))
+    assert team.locks() == {"draft.txt": holder.session_id}
+
+    def copies() -> list[str]:
+        listed: list[dict[str, Any]] = team.house.json("worktree", "recover")
+        return [row["ref"] for row in listed if row["files"] == ["draft.txt"]]
+
+    (copy,) = team.until(copies)
+    ask = {"subtype": "rewind_files", "user_message_id": prompt}
+    first.conversation.write({"type": "control_request", "request_id": "r", "request": ask})
+    team.until(lambda: not (team.repo / "draft.txt").exists())
+    team.until(lambda: "/rewind" in holder.do(bash("true")))
+    (restore,) = re.findall(r"It was copied before: (git .*)", holder.told)
+    assert copy in restore
+    holder.do(bash(restore))
+    assert (team.repo / "draft.txt").read_text() == "the holder's own\n"
 
 
 def test_what_another_left_uncommitted_is_written_over_only_by_one_who_was_shown_it(pair: Pair) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 from tests import api_story, schema_story
 from tests.golden import playing
 from tests.golden.asking import Answers
-from tests.golden.plain import VARIES, common, differences
+from tests.golden.plain import VARIES, common, differences, plain
 from tests.support import programs
 from tests.support.coordinated import Coordinated
 
@@ -38,7 +39,7 @@ def played() -> dict[str, Any]:
 
 
 def _answers(folder: Path) -> Answers:
-    slug = f"{folder}/repo".strip("/").replace("/", "-").lower()
+    slug = re.sub(r"[^a-z0-9]+", "-", f"{folder}/repo".lower()).strip("-")
     folders = {f"{folder}/repo": "<root>", str(folder): "<top>", f"{folder.parent}/home": "<home>"}
     return Answers({**folders, slug: "<slug>", str(Path(__file__).parents[2]): "<source>"})
 
@@ -72,7 +73,8 @@ def record() -> int:
 
 
 def _recorded() -> dict[str, Any]:
-    return dict(json.loads(line) for line in FILE.read_text(encoding="utf-8").splitlines())
+    lines = map(json.loads, FILE.read_text(encoding="utf-8").splitlines())
+    return {name: plain(answer, {}) for name, answer in lines}
 
 
 def missing() -> int:

@@ -20,7 +20,8 @@ _PATTERNS = (
     (re.compile(r"127\.0\.0\.1:\d+"), "127.0.0.1:<port>"),
 )
 _MEASURED = re.compile(
-    r"(_s|_ms|_mb|_bytes|_percent|pid|port|port_base|event_id|size|relevance|next_offset|cpu|uptime|duration|mean|p50|p95|max|cursor)$"
+    r"(_s|_ms|_mb|bytes|_percent|pid|port|port_base|event_id|size|relevance|next_offset|cpu|uptime|duration|mean|p50|p95|max|cursor|"
+    r"(^|first_|last_)seq|^lines)$"
 )
 
 
@@ -32,15 +33,20 @@ def plain(value: Any, folders: dict[str, str], name: str = "") -> Any:
         name: Of the field that holds the value.
     """
     if isinstance(value, dict):
+        if name == "not_used":  # how often is a matter of time
+            value = {**value, "count": "<number>"}
         return {plain(key, folders): plain(inner, folders, key) for key, inner in value.items()}
     if isinstance(value, list):
+        if value and isinstance(value[0], dict) and "previous_hash" in value[0]:
+            return _lines(value)
         return [plain(inner, folders, name) for inner in value]
-    if isinstance(value, str) and name == "text" and value[:1] in ("{", "["):  # what a tool says is JSON in a text
+    is_json = name == "text" or (name == "stdout" and '"previous_hash"' in str(value))
+    if isinstance(value, str) and is_json and value[:1] in ("{", "["):  # what a tool says is JSON in a text
         with contextlib.suppress(ValueError):
             return plain(json.loads(value), folders)
     if isinstance(value, str):
-        if name == "host":
-            return "<host>"
+        if name == "host" or name.endswith(("PORT", "PORT_BASE", "PORTS")):
+            return f"<{name.lower()}>"
         for folder, word in folders.items():
             value = value.replace(folder, word)
         for pattern, word in _PATTERNS:
@@ -49,6 +55,20 @@ def plain(value: Any, folders: dict[str, str], name: str = "") -> Any:
     if isinstance(value, (int, float)) and not isinstance(value, bool) and _MEASURED.search(name):
         return "<number>"
     return value
+
+
+def _lines(audit: list[Any]) -> list[Any]:
+    """The kinds of lines of an audit, each once: those of requests and of events come by two ways, in one order or the other."""
+    kinds = (
+        {
+            "action": line["action"],
+            "fields": sorted(line),
+            "parameters": sorted(line["parameters"]),
+            "result": sorted(line["result"]),
+        }
+        for line in audit
+    )
+    return [json.loads(text) for text in sorted({json.dumps(kind) for kind in kinds})]
 
 
 def common(one: Any, other: Any) -> Any:

@@ -116,6 +116,8 @@ def ask_by_http(house: Coordinated, answers: Answers) -> None:
         Client.observer = None
     door = Door(house.root)
     for name, method, target, sent in [*listener.asked]:
+        if name.startswith("GET /audit"):
+            house.await_audit()
         if name not in HELD_OPEN | ENDS_THE_DAEMON and "timeout_s" not in target and "wait_s" not in target:
             answer = door.ask(method, target, None if sent is None else json.loads(sent))
             answers.keep_first(f"again {name}: {answer['status']} {error_of(answer['body'])}".rstrip(), answer)
@@ -188,6 +190,7 @@ def call_tools(house: Coordinated, answers: Answers) -> None:
         git(house.root, "switch", "-q", "main")
     merge = house.ask("POST", "/merges", {"branch": "landed"})["merge_id"]
     house.ask("GET", "/wait", query={"merge": [merge]})
+    house.ask("POST", "/targets/freeze", {"target": "main", "reason": "so that the queue stays as it is"})
     stands_for = {"<root>": str(house.root), "<task>": task, "<spare>": spare, "<merge>": merge}
 
     def call(name: str, arguments: dict[str, Any], session: str | None = "tooled") -> Any:
@@ -253,6 +256,8 @@ def _any(kept: dict[str, Any], *beginnings: str) -> bool:
 def run_badly(root: Path, answers: Answers) -> None:
     """Run each command with nothing, with words that nothing is called, and with an option that there is not."""
     for command in sorted(with_json() - NOT_RUN_BADLY):
+        if command == "audit":
+            Coordinated(root).await_audit()
         for what, words in {"nothing": [], "words": ["no-such", "no-such"], "option": ["--no-such-option"]}.items():
             answers.keep(f"command {command} [{what}]", run(root, [*command.split(), *words]))
 

@@ -67,7 +67,7 @@ def test_every_text_of_a_definition_is_a_version_with_author_reason_and_changelo
     work(house)
     found = [(row["version"], row["changelog"], row["author"]) for row in known(house)]
     assert [version for version, _, _ in found] == ["3.1.0", "3.0.0", "1.1.0", "1.0.0"]
-    assert found[1][1:] == ("Longer notes.", None) and found[2][1:] == ("1 lines added, 1 removed", None)
+    assert found[1][1:] == ("Longer notes.", None) and found[2][1:] == ("1 line added, 1 removed", None)
     patch = house.json("agent", "diff", "scribe", "1.0.0", "v1.1.0")["patch"]
     assert "-Write it down.\n+Write it down, and sign.\n" in patch
     old = house.json("agent", "show", "scribe", "--version", first["content_hash"][:8])

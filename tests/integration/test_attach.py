@@ -39,7 +39,7 @@ def test_a_conversation_is_resumed_in_its_place_but_not_beside_its_worker(
     go.touch()
     house.run("wait", task)
     shown = house.run("task", "detail", task).stdout
-    assert "answer    The answer." in shown and "prompt    Do it." in shown and "1 file, 1 lines added" in shown
+    assert "answer    The answer." in shown and "prompt    Do it." in shown and "1 file, 1 line added" in shown
     eventually(lambda: house.ask("GET", f"/tasks/{task}/detail")["worktree"] is None)
 
     session = running["attempt_history"][-1]["session_id"]

@@ -82,6 +82,8 @@ def test_explain_names_every_source_and_why_it_does_not_count(house: Coordinated
     assert "does not decide this setting: what the target branch has committed wins over every file." in told
     told = house.run("config", "set", "landing.approve", "always").stdout
     assert 'in force: "paths"  (default)' in told and "Commit .corral/config.yaml on the target branch" in told
+    told = house.run("config", "set", "landing.approve", "always").stdout
+    assert "Nothing to change." in told and "Commit .corral/config.yaml on the target branch" in told
     commit(house.root, {".corral/config.yaml": (house.root / ".corral" / "config.yaml").read_text()})
     assert house.json("config", "explain", "landing.approve")["value"] == "always"
     told = house.run("config", "set", "locks.ttl_s", "9", CORRAL_LOCKS_TTL_S="7").stdout

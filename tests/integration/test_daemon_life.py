@@ -90,6 +90,18 @@ def test_status_tells_without_starting_and_stop_waits_for_death_and_a_second_sto
     assert house.run("daemon", "status", check=False).returncode == 5
 
 
+def test_a_daemon_is_seen_and_stopped_while_a_branch_without_settings_is_checked_out(house: Coordinated) -> None:
+    off = house.run("daemon", "status", check=False).stdout
+    house.run("daemon", "start")
+    pid = house.daemon_pid()
+    (house.root / ".corral" / "config.yaml").rename(house.root / "config.yaml")
+    assert house.json("daemon", "status")["pid"] == house.json("status")["daemon"]["pid"] == pid
+    assert "branch has no .corral/config.yaml" in house.run("daemon", "restart", check=False).stderr
+    assert house.json("daemon", "status")["pid"] == pid
+    assert house.run("daemon", "stop").stdout.strip() == "stopped"
+    assert house.run("daemon", "status", check=False).stdout == off
+
+
 def test_a_stop_ends_a_daemon_that_is_only_starting(house: Coordinated) -> None:
     project = find_project(house.root)
 

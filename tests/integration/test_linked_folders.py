@@ -64,3 +64,12 @@ def test_links_and_taken_places_stand_first_and_remove_never_says_removed(house:
     assert f"{worktrees_of(house.root)}: the name is taken" in checked["message"]
     house.run("wait", house.submit("lands", "echo x > x.txt"), "--timeout", "60")
     assert git(house.root, "show", "main:x.txt") == "x" and not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_a_worktree_that_git_does_not_know_is_named_before_an_uninstall(house: Coordinated) -> None:
+    place = Path(house.json("worktree", "create", "half-made")["path"])
+    (place / ".git").rename(place.parent / "its-git")
+    (risk,) = house.ask("GET", "/worktrees/at-risk")
+    assert risk["what"] == "worktree half-made"
+    refused = house.run("uninstall", "--yes", check=False)
+    assert "half-made" in refused.stderr and "corral init" not in refused.stderr

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import git
-from tests.support.coordinated import Coordinated, denied, told
+from tests.support.coordinated import Coordinated, denied, eventually, told
 
 SAVED = "refs/corral/salvage/"
 
@@ -148,7 +148,7 @@ def test_files_that_nobody_else_holds_or_that_did_not_change_are_not_copied_agai
         Shell(pair, "ben", f"make {number}").end()
     first = saved(pair)
     assert len(first) == 1
-    (pair.root / "src/a.py").write_text("a = 3\n")
+    edit(pair, "ann", "src/a.py", "a = 3\n")
     Shell(pair, "ben", "make again").end()
     assert len(saved(pair)) == 1 and saved(pair) != first, "nobody needed the older copy"
     harm = Shell(pair, "ben", "make harm")
@@ -177,3 +177,38 @@ def test_a_command_that_is_refused_twice_is_saved_for_once(pair: Coordinated) ->
     (pair.root / "src/a.py").write_text("a = 3\n")
     first, second = (Shell(pair, "ben", "git reset --hard").refused for _ in range(2))
     assert first == second and first is not None and SAVED in first and len(saved(pair)) == 1
+
+
+def test_what_another_client_puts_back_over_a_held_file_is_kept_and_its_holder_is_told(pair: Coordinated) -> None:
+    """No event tells of ``/rewind``: the client of a session that edited a file writes its own older copy over what is there."""
+    for path in ("a.py", "new.py", "other.py"):
+        edit(pair, "ann", path, "ann's\n")
+    pair.ask("POST", "/locks/release", {"session_id": "ann"})
+    for path in ("a.py", "new.py"):
+        edit(pair, "ben", path, "ben's\n")
+
+    def copied(path: str) -> list[str]:
+        return [git(pair.root, "show", f"{ref}:{path}", check=False) for ref in saved(pair)]
+
+    def look_again(text: str) -> str:
+        edit(pair, "ben", "other.py", text)  # written by both: copied again, and all copies are compared
+        eventually(lambda: text in copied("other.py"))
+        return notices(pair, "ben")
+
+    eventually(lambda: copied("a.py") == copied("new.py") == ["ben's"])
+
+    (pair.root / "new.py").write_text("ben's\n")  # nothing but its time changes
+    assert "new.py" not in look_again("1")
+    edit(pair, "ben", "a.py", "ben's more\n")
+    assert "a.py" not in look_again("2"), "its own edit"
+    (pair.root / "a.py").write_text("before ann\n")
+    (pair.root / "new.py").unlink()
+    text = look_again("3")
+    assert "a.py" in text and "new.py" in text and "/rewind" in text
+    for line in (line for line in text.splitlines() if "restore" in line):
+        restoring = Shell(pair, "ben", line[line.index("git -C") :])
+        subprocess.run(shlex.split(line[line.index("git -C") :]), check=True)
+        restoring.end()
+    assert (pair.root / "a.py").read_text() == "ben's more\n" and (pair.root / "new.py").read_text() == "ben's\n"
+    assert "rewind" not in look_again("4"), "told once"
+    assert "-held" in pair.run("worktree", "recover").stdout

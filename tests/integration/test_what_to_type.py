@@ -211,6 +211,7 @@ def test_a_red_target_leads_to_the_ignored_file_that_its_verification_lacks(
     (house.root / "build" / "out").write_text("x\n")
     task = house.submit("Say hello", "echo hello > hello.txt")
     need = person.need("red_target")
+    assert need["what"].endswith("exit code 1: ModuleNotFoundError: No module named '_version'")
     assert need["remedy"] in house.run("wait", task, "--timeout", "0", check=False).stdout
     doctor = need["remedy"].partition("corral doctor")[1] + " --verify"
     assert doctor in need["remedy"]

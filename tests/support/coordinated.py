@@ -82,6 +82,20 @@ class Coordinated:
         finally:
             client.close()
 
+    def await_audit(self) -> None:
+        """Wait until what was done so far is in the audit, which is written a moment later; no observer hears of it."""
+        observer, Client.observer = Client.observer, None
+        try:
+            for _ in range(2):  # the second request's line is written after the events of the first one's step
+                reloads = self._reloads()
+                self.ask("POST", "/keys/reload")
+                eventually(lambda: self._reloads() > reloads)  # noqa: B023 - it is called before the next round
+        finally:
+            Client.observer = observer
+
+    def _reloads(self) -> int:
+        return len(self.ask("GET", "/audit", query={"action": "key.reload"}))
+
     def hook(self, event: str, session_id: str, cwd: Path | None = None, **payload: Any) -> dict[str, Any]:
         """Send a hook event as the bridge does; returns the answer."""
         body = {"session_id": session_id, "cwd": str(cwd or self.root), "hook_event_name": event, **payload}

@@ -198,6 +198,12 @@ def find_project(start: Path, *, initialised: bool = True) -> Project:
     project = Project(beside or common, common, (beside or common) / ".corral", beside is None)
     _require_ownership(checkout, project)
     if initialised and not project.initialised and not _comes_back(project):
+        if project.database.is_file():
+            raise NotAProject(
+                f"{project.root} is not coordinated by Corral while this branch is checked out.",
+                cause="The branch has no .corral/config.yaml.",
+                remedy="Check out a branch that has it, or run `corral init` on this one. `corral daemon stop` works here too.",
+            )
         raise NotAProject(
             f"{project.root} is not coordinated by Corral yet.",
             cause="There is no .corral/config.yaml.",
@@ -207,7 +213,7 @@ def find_project(start: Path, *, initialised: bool = True) -> Project:
 
 
 def find_guarded(start: Path) -> Project:
-    """The project that contains ``start``, if edits in it are checked.
+    """The project that contains ``start``, if edits in it are checked: a daemon may run for it, whatever branch is checked out.
 
     Raises:
         NotAProject: There is none; or another error of :func:`find_project`.

@@ -54,7 +54,7 @@ class Agent:
     @property
     def runner_name(self) -> RunnerName:
         """The default runner of its tasks."""
-        return {CLAUDE: RunnerName.CLAUDE, ANTHROPIC: RunnerName.ANTHROPIC}.get(self.runner, RunnerName.COMMAND)
+        return RunnerName(self.runner) if self.runner in RunnerName.values() else RunnerName.COMMAND
 
     def shown(self) -> dict[str, Any]:
         """The agent as a list shows it (JSON-serialisable); ``tools`` None: all of its runner's."""

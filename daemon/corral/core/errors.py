@@ -75,10 +75,19 @@ class NotFound(CorralError):
     default_remedy = "List what exists with the matching `list` command."
 
 
+def cause_of_name(name: str) -> str:
+    """The cause why nothing goes by a name, where the name itself shows it: it is empty. Else the default cause is true."""
+    return "" if name.strip() else "The name is empty."
+
+
 class TargetGone(NotFound):
     """The branch that work is to land on is gone, for example renamed; what is to land on it waits until it is back."""
 
     name = "target_gone"
+
+
+RACED = "It has changed since it was looked at, or another caller was faster."
+"""The cause of a conflict where a race is the only way to it."""
 
 
 class Conflict(CorralError):
@@ -88,7 +97,7 @@ class Conflict(CorralError):
     name = "conflict"
     status = 409
     exit_code = 4
-    default_cause = "The state has changed since you looked, or another caller was faster."
+    default_cause = "The present state does not allow it."
     default_remedy = "Look at the current state and decide again."
 
 

@@ -70,7 +70,11 @@ def _adopt(instance: Instance | None, source: Path) -> dict[str, str | None]:
         CorralError: It cannot be taken over.
     """
     if instance is None:
-        raise Conflict("The daemon is running.", remedy="`corral daemon stop`, then again.")
+        raise Conflict(
+            "The daemon is running.",
+            cause="A database is taken over while no daemon has one open.",
+            remedy="`corral daemon stop`, then again.",
+        )
     from corral.core.clock import now
     from corral.daemon.binding import adopt
     from corral.git.process.command import open_repository

@@ -132,7 +132,11 @@ def adopt(project: Project, repo: Git, source: Path, now: datetime) -> Path | No
     current_id = folder_id(project.common_dir)
     present = project.database
     if present.exists() and present.samefile(source):
-        raise Conflict(f"{source} is this repository's database already.")
+        raise Conflict(
+            f"{source} is this repository's database already.",
+            cause="That is the file in use.",
+            remedy="Name the database to take over: `ls .corral/corral.db.of-*`.",
+        )
     before = _free_path(present.parent, f"{present.name}.replaced") if present.exists() else None
     incoming = _free_path(present.parent, f"{present.name}.adopting")
     take_over(source, incoming)

@@ -35,7 +35,7 @@ from corral.daemon.jobs import Job
 from corral.daemon.recovery import Recovery
 from corral.daemon.reload import Reloader
 from corral.daemon.stale_locks import StaleLocks
-from corral.faces.hooks import unannounced
+from corral.faces.hooks import held_files, unannounced
 from corral.git.process import scratch
 from corral.git.process.command import open_repository
 from corral.landing import target_watch
@@ -67,6 +67,7 @@ from corral.work.worktrees.worktrees import Worktrees
 JOBS: tuple[Callable[[Services], Step], ...] = (
     target_watch.job, announcing.job, unannounced.job, session_keeper.job, roadmap.job, event_log.job, exports.job,
     alerts.job, webhook.job, audit.job, choices.job, improvements.job, log_sealing.job, retention.job, guardian.job,
+    held_files.job,
 )  # fmt: skip
 """The jobs of the nouns, beside those of the supervisor and of the queue."""
 

@@ -185,7 +185,11 @@ def _store_branch(repo: Git, branch: str, head: str) -> None:
     if old is None:
         refs.make_branch(repo, ref, head)
     elif worktree_list.checkout_of(repo, ref) is not None or not refs.change(repo, [refs.Change(ref, head, old)]):
-        raise Conflict(f"{branch} is checked out, or moved just now.", remedy=f"corral merge submit {branch}")
+        raise Conflict(
+            f"{branch} is checked out, or moved just now.",
+            cause="Somebody works on this revert already; their branch is not moved.",
+            remedy=f"corral merge submit {branch}",
+        )
 
 
 def _undone(repo: Git, merge: MergeRow, landed: str, before: str, now: datetime) -> str:

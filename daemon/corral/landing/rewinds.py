@@ -15,7 +15,7 @@ from shlex import quote
 from sqlalchemy import Connection
 
 from corral.core.crash import crash_point
-from corral.core.errors import Conflict, CorralError, DatabaseUnavailable, GitFailed, NotFound
+from corral.core.errors import RACED, Conflict, CorralError, DatabaseUnavailable, GitFailed, NotFound
 from corral.core.event_payloads import TargetRewound
 from corral.core.events import EventKind, Kind
 from corral.core.instants import after, iso
@@ -289,7 +289,9 @@ class Rewinds:
             )
         if {rewind.lost_sha for rewind in rewinds} != set(lost):
             raise Conflict(
-                f"{target} lost something else meanwhile.", remedy=f"Look again: corral merge accept-rewind {target}"
+                f"{target} lost something else meanwhile.",
+                cause="You accepted what it had lost when you looked.",
+                remedy=f"Look again: corral merge accept-rewind {target}",
             )
         changes = []
         for aside in kept.held(repo, target).lost:
@@ -297,7 +299,7 @@ class Rewinds:
                 ref = kept.aside_ref(target, kept.KEPT, aside.sha, now)
                 changes += [Change(ref, aside.sha, ""), Change(aside.ref, "", aside.sha)]
         if not refs.change(repo, changes, why="corral: accepted"):
-            raise Conflict(f"{target} is being looked at just now.", remedy="Try it again.")
+            raise Conflict(f"{target} is being looked at just now.", cause=RACED, remedy="Try it again.")
         self.remember(target)
         return list(rewinds)
 

@@ -9,7 +9,7 @@ from corral.coordination.services import Services
 from corral.coordination.sessions.store import sessions
 from corral.core.errors import CorralError
 from corral.core.routing import EVERYONE, NO_WORK, Routes
-from corral.core.states import OPEN_MERGES
+from corral.core.states import OPEN_MERGES, WorktreeState
 from corral.git import refs
 from corral.git.checkouts.identity import describe
 from corral.git.checkouts.status import changes
@@ -57,12 +57,22 @@ def find_at_risk(services: Services) -> list[Risk]:
             why = f"it is {describe(path)}, which Corral did not make"
         elif row["path"] in users:
             why = f"{users[row['path']]} works in it"
-        elif changed := changes(open_checkout(path)):
-            why = f"{len(changed)} uncommitted change(s)"
+        elif row["state"] == WorktreeState.ALLOCATING:
+            why = "it is being made"
         else:
-            continue
-        risks.append({"what": f"worktree {row['name']}", "why": why})
+            why = _uncommitted(path)
+        if why:
+            risks.append({"what": f"worktree {row['name']}", "why": why})
     return risks + _unknown_folders(services)
+
+
+def _uncommitted(path: Path) -> str:
+    """What would be lost with a worktree; empty: nothing."""
+    try:
+        changed = changes(open_checkout(path))
+    except CorralError as error:
+        return error.message
+    return f"{len(changed)} uncommitted change(s)" if changed else ""
 
 
 def _unknown_folders(services: Services) -> list[Risk]:

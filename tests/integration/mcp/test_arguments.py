@@ -73,11 +73,22 @@ def test_wrong_arguments_are_told_as_everything_else_that_is_wrong(house: Coordi
             ("fetch_inbox", {"limit": "many"}, "limit"),
             ("fetch_inbox", {"agent_nme": "Ann"}, "agent_nme"),
             ("file_reservation_paths", {"paths": ["a"], "ttl_seconds": "long"}, "ttl_seconds"),
+            ("macro_contact_handshake", {}, "target"),
+            ("request_contact", {"to_agent": " "}, "to_agent"),
+            ("respond_contact", {"to_agent": "Ann"}, "from_agent"),
         ):
             error = (await one.call(tool, **mail))["mcp_error"]["error"]
             assert (error["type"], error["recoverable"]) == ("INVALID_ARGUMENT", True)
             assert error["message"].startswith(f"{field}: ") and "pydantic" not in str(error)
             assert error["data"]["errors"][0]["field"] == field and error["data"]["errors"][0]["message"]
+        nameless: tuple[tuple[str, dict[str, Any]], ...] = (
+            ("whois", {"agent_name": ""}),
+            ("send_message", {"to": [""], "subject": "s", "body_md": "x"}),
+            ("mark_message_read", {"message_id": " "}),
+        )
+        for tool, arguments in nameless:
+            assert "The name is empty." in (await one.call(tool, **arguments))["mcp_error"]["error"]["message"], tool
+        assert "title: It is empty" in (await one.call("submit_work", task_type="t", description=""))["message"]
 
     play(house, scene, profile="full")
 

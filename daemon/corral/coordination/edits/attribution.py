@@ -36,6 +36,7 @@ class ShellCall:
         after: The same, once it is over.
         saved: The copies of other sessions' files from before it ran, by the checkout's path.
         runs_git: Whether it may move HEAD.
+        is_told: Whether what it changed was told.
     """
 
     actor: str
@@ -45,6 +46,7 @@ class ShellCall:
     after: dict[str, Look] = field(default_factory=dict)
     saved: dict[str, Kept] = field(default_factory=dict)
     runs_git: bool = False
+    is_told: bool = False
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeVar
 
@@ -19,7 +20,8 @@ JUMP_S = 63.0
 """Seconds between two looks that are more than a busy machine's delay."""
 REMEMBERED = 4096
 """Tool calls, snapshots and edits that are remembered; the oldest are forgotten first."""
-
+MOST_EDITORS = 8
+"""Sessions that are remembered of those that wrote a file."""
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -27,8 +29,26 @@ OF_SKILL = ":preamble-"
 """In the ids that the client gives to the shell commands in a skill's text, whoever called it."""
 
 
+@dataclass(frozen=True)
+class HeldCopies:
+    """The last copies of what sessions hold in a checkout.
+
+    Attributes:
+        at: When they were made.
+        signatures: The copied files as they looked then; those that an event told of since are missing.
+    """
+
+    copies: Kept
+    at: datetime
+    signatures: dict[str, Signature]
+
+
 class RuntimeState:
-    """Thread-safe; every method is a dictionary operation."""
+    """Thread-safe; every method is a dictionary operation.
+
+    Attributes:
+        on_several: Called when a session wrote a file that another one wrote before.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -42,7 +62,10 @@ class RuntimeState:
         self._shell: OrderedDict[tuple[str, str], ShellCall] = OrderedDict()
         self._shell_ended: list[ShellCall] = []
         self._needed: OrderedDict[str, None] = OrderedDict()
-        self._kept: dict[str, tuple[Kept, dict[str, Signature]]] = {}
+        self._kept: dict[str, HeldCopies] = {}
+        self._editors: OrderedDict[tuple[str, str], tuple[str, ...]] = OrderedDict()
+        self._edited_by_several: dict[str, set[str]] = {}
+        self.on_several: Callable[[], None] = lambda: None
         self._edits: OrderedDict[tuple[str, str], tuple[str, datetime]] = OrderedDict()
         self._attempts: OrderedDict[tuple[str, str], str] = OrderedDict()
         self._looked_at: datetime | None = None
@@ -212,15 +235,22 @@ class RuntimeState:
         over = {id(call) for call in looked if oldest is None or (call.ended and call.ended < oldest)}
         self._shell_ended = [call for call in self._shell_ended if id(call) not in over][-REMEMBERED // 16 :]
 
-    def keep(self, checkout: str, copies: Kept, signatures: dict[str, Signature]) -> None:
+    def keep(self, checkout: str, held: HeldCopies) -> None:
         """Remember which copies of files in a checkout were made last, and of which state."""
         with self._lock:
-            self._kept[checkout] = copies, signatures
+            self._kept[checkout] = held
 
-    def kept(self, checkout: str) -> tuple[Kept, dict[str, Signature]] | None:
-        """The last copies and signatures that :meth:`keep` stored."""
+    def kept(self) -> dict[str, HeldCopies]:
+        """The last copies of each checkout."""
         with self._lock:
-            return self._kept.get(checkout)
+            return dict(self._kept)
+
+    def told_of(self, checkout: str, paths: Collection[str]) -> None:
+        """Somebody was told that these files changed: their copies are no longer compared with them."""
+        with self._lock:
+            if (held := self._kept.get(checkout)) is not None:
+                left = {path: how for path, how in held.signatures.items() if path not in paths}
+                self._kept[checkout] = replace(held, signatures=left)
 
     def need(self, ref: str) -> None:
         """Mark the copies on this ref as needed: a command changed the files that they hold."""
@@ -246,6 +276,18 @@ class RuntimeState:
                 del self._attempts[(checkout, match_key)]
             if at is not None:
                 _remember(self._edits, (checkout, match_key), (session_id, at))
+                others = [one for one in self._editors.get((checkout, match_key), ()) if one != session_id]
+                _remember(self._editors, (checkout, match_key), (*others[-MOST_EDITORS:], session_id))
+                if others:
+                    self._edited_by_several.setdefault(checkout, set()).add(match_key)
+        if at is not None and others:
+            self.on_several()
+
+    def take_edited_by_several(self) -> dict[str, list[tuple[str, ...]]]:
+        """For each checkout, the sessions that wrote each file that was written since the last call, the last one last."""
+        with self._lock:
+            taken, self._edited_by_several = self._edited_by_several, {}
+            return {top: [self._editors.get((top, key), ()) for key in keys] for top, keys in taken.items()}
 
     def last_editor(self, checkout: str, match_key: str) -> str | None:
         """The session that wrote a file last, as far as this daemon saw."""

@@ -19,7 +19,7 @@ from corral.coordination.features.api import MAX_CLAIMS, MAX_ID, USUAL_PRIORITY
 from corral.coordination.features.feasibility import ClaimIndex, Feasibility, Meeting
 from corral.coordination.locks.keys import LockKey
 from corral.coordination.sessions.store import sessions
-from corral.core.errors import InvalidInput, NotFound
+from corral.core.errors import InvalidInput, NotFound, cause_of_name
 from corral.core.events import EventKind
 from corral.core.instants import iso
 from corral.core.payload import Payload
@@ -128,7 +128,9 @@ def detail(conn: Connection, feature_id: str) -> Payload:
     row = feature_rows.get(conn, feature_id)
     if row is None:
         raise NotFound(
-            f"There is no feature {feature_id[:80]!r}.", remedy="`corral feature list` shows the active ones."
+            f"There is no feature {feature_id[:80]!r}.",
+            cause=cause_of_name(feature_id),
+            remedy="`corral feature list` shows the active ones.",
         )
     return wire(row, [claim["claim"] for claim in feature_rows.claims_of(conn, feature_id)])
 

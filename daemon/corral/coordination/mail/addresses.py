@@ -15,7 +15,7 @@ from corral.coordination.mail.store import messages as message_rows
 from corral.coordination.sessions.names import agent_name, check_agent_name
 from corral.coordination.sessions.store import names as name_rows
 from corral.coordination.sessions.store import sessions as session_rows
-from corral.core.errors import Conflict, InvalidInput, NotFound, NotPermitted
+from corral.core.errors import Conflict, InvalidInput, NotFound, NotPermitted, cause_of_name
 from corral.core.events import EventKind
 from corral.core.identifiers import new_id
 from corral.core.instants import iso
@@ -104,7 +104,7 @@ def known(conn: Connection, name: str) -> CalledSession:
     """
     row = name_rows.resolve(conn, name)
     if row is None:
-        raise AgentNotFound(f"There is no agent {name[:80]!r}.")
+        raise AgentNotFound(f"There is no agent {name[:80]!r}.", cause=cause_of_name(name))
     return row
 
 
@@ -202,6 +202,7 @@ def freed(conn: Connection, name: str, session_id: str) -> list[SessionRow]:
         if row["status"] != SessionStatus.DISCONNECTED or row["session_id"].lower() == name.lower():
             raise Conflict(
                 f"The name {name} belongs to another session.",
+                cause="What is sent to the name is meant for that session.",
                 remedy="Choose another name, or none: then one is found for you.",
                 details={"agent_name": name, "status": row["status"]},
             )
@@ -283,6 +284,7 @@ def _not_found(conn: Connection, unknown: list[str]) -> RecipientNotFound:
     suggestions = difflib.get_close_matches(unknown[0], living, 3)
     return RecipientNotFound(
         f"Nobody goes by {names}; nothing was sent.",
+        cause=cause_of_name("".join(unknown)),
         remedy=(f"Did you mean {', '.join(suggestions)}? " if suggestions else "")
         + "discover_agents, or `corral session list`, shows who is there.",
         details={"unknown": [name[:128] for name in unknown[:100]], "known": living[:50]},

@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from corral.coordination.mail import contacts, messages
-from corral.coordination.mail.addresses import Identity
+from corral.coordination.mail.addresses import AgentNotFound, Identity
 from corral.coordination.mail.messages import Letter, Sent
 from corral.coordination.mail.tools import delivered
 from corral.coordination.projects import check_project, environment, project_of
@@ -107,10 +107,23 @@ async def request_contact(
     if to_project:
         await services.work(lambda: check_project(services, to_project))
 
+    _require("to_agent", to_agent)
+
     def ask(conn: Connection, me: Identity, now: datetime) -> Payload:
         return contacts.request(conn, me, to_agent)
 
     return _granted(await act(project_key, from_agent, ask))
+
+
+def _require(parameter: str, agent: str) -> None:
+    """Refuse a call that names no agent; Agent Mail's clients give the parameters in any order, so none can be required."""
+    if not agent.strip():
+        raise InvalidInput(
+            f"{parameter}: is needed.",
+            cause="It names the agent that is meant.",
+            remedy=AgentNotFound.default_remedy,
+            details={"errors": [{"field": parameter, "message": "is needed"}]},
+        )
 
 
 def _granted(contact: Payload) -> Payload:
@@ -137,6 +150,7 @@ async def macro_contact_handshake(
     services = current.get().services
     if to_project:
         await services.work(lambda: check_project(services, to_project))
+    _require("target", target or to_agent)
     if bool(welcome_subject.strip()) != bool(welcome_body.strip()):
         raise InvalidInput("welcome_subject and welcome_body must be given together.")
     if welcome_subject and not auto_accept:
@@ -166,6 +180,8 @@ async def respond_contact(
     ttl_seconds: int = contacts.CONTACT_S,
 ) -> Payload:
     """Answer a request for contact. Inside a repository mail is open to everybody: approved stays true, nothing changes."""
+
+    _require("from_agent", from_agent)
 
     def answer(conn: Connection, me: Identity, now: datetime) -> Payload:
         return _ts(contacts.respond(conn, me, from_agent))

@@ -21,7 +21,7 @@ from sqlalchemy import Connection
 
 from corral.coordination.mail.addresses import SYSTEM, Addressee, Identity, Roles, heir, no_roles, recipients
 from corral.coordination.mail.store import messages as message_rows
-from corral.core.errors import Conflict, IdempotencyKeyConflict, InvalidInput, NotFound
+from corral.core.errors import Conflict, IdempotencyKeyConflict, InvalidInput, NotFound, cause_of_name
 from corral.core.events import EventKind
 from corral.core.identifiers import ordered_id
 from corral.core.instants import iso
@@ -211,7 +211,8 @@ def get(conn: Connection, reference: str | int) -> MessageRow:
     """
     row = message_rows.find(conn, str(reference))
     if row is None:
-        raise NotFound(f"There is no message {str(reference)[:80]!r}.", remedy=_LISTED)
+        name = str(reference)
+        raise NotFound(f"There is no message {name[:80]!r}.", cause=cause_of_name(name), remedy=_LISTED)
     return row
 
 

@@ -9,7 +9,7 @@ from corral.core.errors import InvalidInput
 from corral.core.states import ShownStatus
 from corral.core.visible import one_line
 from corral.faces.cli.parsing import Group, Option
-from corral.faces.cli.terminal.options import argument, client, json_of, option, project, session_id
+from corral.faces.cli.terminal.options import argument, client, guarded_project, json_of, option, session_id
 from corral.faces.cli.terminal.output import echo, emit, facts, paint, report, state, waiting
 from corral.faces.cli.terminal.tables import Column, age, table
 
@@ -45,7 +45,7 @@ def shortened(worktree: str | None) -> str:
     """The folder of a worktree from the project's root on; one elsewhere in whole."""
     if worktree is None:
         return ""
-    root = str(project().root)
+    root = str(guarded_project().root)
     return "." if worktree == root else worktree.removeprefix(f"{root}/")
 
 

@@ -1,32 +1,48 @@
-"""Copies of locked files with uncommitted content, made before another session's shell command may overwrite them.
+"""Copies of locked files with uncommitted content.
+
+They are made before another session's shell command may overwrite them, and after an edit of a file that another session wrote
+before: that one's client can put its own copy of the file back (``/rewind``), which no hook tells of.
 
 A copy that nobody turned out to need is dropped when a newer one has taken its place, so there is one for each checkout, and one
-for each time that a command really touched what others held.
+for each time that something really touched what others held.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 
 from sqlalchemy import Connection
 
 from corral.coordination.edits.attribution import Changed, Look, ShellCall
+from corral.coordination.edits.runtime_state import HeldCopies
 from corral.coordination.locks.keys import ancestors, keys_overlap, literal_key, stored_key
 from corral.coordination.locks.store import locks as lock_rows
 from corral.coordination.locks.table import Holder
 from corral.coordination.services import Services
+from corral.coordination.sessions.store import sessions as session_rows
 from corral.core.errors import CorralError
+from corral.core.events import EventKind
 from corral.core.instants import iso
 from corral.core.logs import logger
+from corral.core.steps import Step
+from corral.core.visible import embedded
 from corral.git import refs
-from corral.git.checkouts import salvage
+from corral.git.checkouts import salvage, status
 from corral.git.checkouts.salvage import Kept
 from corral.git.checkouts.status import Seen
 from corral.git.process.command import open_checkout
+from corral.store import events
 from corral.store.rows.sessions import HeldLock
+
+PAUSE_S = 1.0
+"""Between two times that files are copied after edits, seconds: nobody waits for it."""
+LOOK_AGAIN = timedelta(seconds=10)
+"""Between two looks whether copied files changed."""
 
 log = logger("held_files")
 
@@ -47,10 +63,12 @@ async def save(services: Services, holder: Holder, looks: Mapping[str, Look]) ->
     held = {top: rows for top, rows in (await services.store.read(others)).items() if rows}
     if not held:
         return {}
-    return await services.work(lambda: _save(services, held, looks))
+    return await services.work(lambda: _save(services, held, looks, "before a shell command"))
 
 
-def _save(services: Services, held: Mapping[str, list[HeldLock]], looks: Mapping[str, Look]) -> dict[str, Kept]:
+def _save(
+    services: Services, held: Mapping[str, list[HeldLock]], looks: Mapping[str, Look], reason: str
+) -> dict[str, Kept]:
     saved = {}
     for top, rows in held.items():
         seen = looks[top].seen
@@ -58,15 +76,14 @@ def _save(services: Services, held: Mapping[str, list[HeldLock]], looks: Mapping
         if not paths:
             continue
         state = {path: seen.files[path] for path in paths}
-        last = services.runtime.kept(top)
-        if last is not None and state.items() <= last[1].items():
-            saved[top] = last[0]
+        _tell_of_silent_changes(services, top)  # before what they replaced is dropped
+        last = services.runtime.kept().get(top)
+        if last is not None and state.items() <= last.signatures.items():
+            saved[top] = last.copies
             continue
         try:
             name = f"{Path(top).name[:50]}-held"
-            copies = salvage.keep(
-                open_checkout(Path(top)), name, services.now(), paths, reason="before a shell command"
-            )
+            copies = salvage.keep(open_checkout(Path(top)), name, services.now(), paths, reason=reason)
         except (CorralError, OSError) as error:  # a failed copy never stops the command
             log.warning("held_files_not_saved", checkout=top, error=str(error))
             continue
@@ -74,18 +91,23 @@ def _save(services: Services, held: Mapping[str, list[HeldLock]], looks: Mapping
             if len(copies.files) < len(paths):
                 log.warning("held_files_left_out", checkout=top, paths=sorted(set(paths) - copies.files)[:20])
             saved[top] = copies
-            services.runtime.keep(top, copies, state)
-            if last is not None and last[0] != copies:
-                _drop(services, top, last[0])
+            services.runtime.keep(top, HeldCopies(copies, looks[top].started, state))
+            if last is not None and last.copies != copies:
+                _drop(services, top, last.copies)
     return saved
 
 
 def _held_paths(services: Services, seen: Seen, rows: list[HeldLock]) -> list[str]:
     """The existing files that differ from HEAD and are locked."""
+    return _matched(services, [path for path, signature in seen.files.items() if signature is not None], rows)
+
+
+def _matched(services: Services, paths: Sequence[str], rows: list[HeldLock]) -> list[str]:
+    """Those of the paths that one of the locks holds."""
     plain = {row["match_key"] for row in rows if not row["is_pattern"]}
     globs = [stored_key(row) for row in rows if row["is_pattern"]]
     held = []
-    for path in (path for path, signature in seen.files.items() if signature is not None):
+    for path in paths:
         key = literal_key(path, fold=services.fold)
         folders = ancestors(key.match_key)
         if key.match_key in plain or not plain.isdisjoint(folders) or any(keys_overlap(key, glob) for glob in globs):
@@ -95,10 +117,13 @@ def _held_paths(services: Services, seen: Seen, rows: list[HeldLock]) -> list[st
 
 async def release(services: Services, call: ShellCall, changed: Mapping[str, Changed] | None = None) -> None:
     """End a command: keep the copies of files that it may have changed; drop the others where newer copies exist."""
+    for top, change in (changed or {}).items():
+        services.runtime.told_of(top, change.paths)
+    call.is_told = True
     for top, copies in call.saved.items():
         if not copies.files.isdisjoint((changed or {}).get(top, Changed()).paths):
             services.runtime.need(copies.ref)
-        elif (last := services.runtime.kept(top)) is not None and last[0] != copies:
+        elif (last := services.runtime.kept().get(top)) is not None and last.copies != copies:
             await services.work(partial(_drop, services, top, copies))
 
 
@@ -113,3 +138,78 @@ def _drop(services: Services, top: str, copies: Kept) -> None:
         refs.delete(services.git, copies.ref, copies.sha)
     except CorralError as error:
         log.warning("held_files_not_dropped", ref=copies.ref, error=str(error))
+
+
+# -- What the client of another session may put back, which no hook tells of
+
+
+class RewindWatch:
+    """Step: copy what was written over another session's work, and tell the holder of a file that changed silently."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def step(self, now: datetime) -> datetime | None:
+        """Copy what is due, and compare what was copied; returns when to compare again."""
+        services = self._services
+        for top, editors in services.runtime.take_edited_by_several().items():
+            if Path(top).is_dir() and any(map(self._may_meet, editors)):
+                self._copy(top, now)
+        for top in services.runtime.kept():
+            _tell_of_silent_changes(services, top)
+        return now + LOOK_AGAIN if any(held.signatures for held in services.runtime.kept().values()) else None
+
+    def _may_meet(self, editors: tuple[str, ...]) -> bool:
+        """Whether another living session wrote the file than the last one and its family."""
+        living = {row["session_id"]: row["parent_session_id"] for row in self._services.db.read(session_rows.live)}
+        heads = [living[editor] or editor for editor in editors if editor in living]
+        return any(head != heads[-1] for head in heads)
+
+    def _copy(self, top: str, now: datetime) -> None:
+        with self._services.db.reading() as conn:
+            rows = lock_rows.others_in_checkout(conn, top, (), iso(now))
+        look = Look(now, self._services.now(), status.look(open_checkout(Path(top))))
+        _save(self._services, {top: rows}, {top: look}, "after an edit of what another session wrote before")
+
+
+def _tell_of_silent_changes(services: Services, top: str) -> None:
+    """Tell the holders of copied files that changed although no session's event told of it, and keep their copies."""
+    held, now = services.runtime.kept().get(top), services.now()
+    if held is None or any(top in call.before and not call.is_told for call in services.runtime.shell_calls()):
+        return  # a command that runs may change them; its end tells
+    edited = services.runtime.edited_since(top, held.at)
+    news = [path for path, before in held.signatures.items() if status.signature(Path(top), path) != before]
+    announced = [path for path in news if literal_key(path, fold=services.fold).match_key in edited]
+    services.runtime.told_of(top, news)
+    changed = salvage.changed_since(open_checkout(Path(top)), held.copies, sorted({*news} - {*announced}))
+    if not changed:
+        return
+    services.runtime.need(held.copies.ref)
+
+    def tell(conn: Connection) -> None:
+        holders = lock_rows.others_in_checkout(conn, top, (), iso(now))
+        for row in holders:
+            for path in _matched(services, changed, [row]):
+                text = (
+                    f"{embedded(path)}, which you hold, is not as it was, and no session's tool changed it: another session's "
+                    "client went back to an earlier state (/rewind), or it was a person or a program. It was copied before: "
+                    f"{restore_command(top, held.copies.ref, path)}"
+                )
+                session_rows.notify(conn, row["session_id"], text, iso(now))
+        if paths := _matched(services, changed, holders):
+            events.record(conn, iso(now), EventKind.CHANGE_UNANNOUNCED({"paths": paths[:50], "checkout": top}))
+
+    services.db.write(tell)
+    services.changes.announce()
+
+
+def restore_command(top: str, ref: str, path: str) -> str:
+    """The command that brings a copied file back."""
+    pathspec = f":(top,literal){path}" if path.startswith(":") or not set("*?[\\").isdisjoint(path) else path
+    return shlex.join(["git", "-C", top, "restore", f"--source={ref}", "--", pathspec])
+
+
+def job(services: Services) -> Step:
+    """The job of this module."""
+    services.runtime.on_several = lambda: services.jobs["held_files"].nudge()
+    return Step("held_files", RewindWatch(services).step, pause_s=PAUSE_S)

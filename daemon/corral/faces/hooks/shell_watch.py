@@ -7,7 +7,6 @@ other sessions hold with uncommitted content is copied before, so that whatever 
 from __future__ import annotations
 
 import os
-import shlex
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -146,16 +145,11 @@ def _changes(services: Services, call: ShellCall, top: str, changed: Changed) ->
         edited_by=services.runtime.edited_since(top, call.began),
         gone=frozenset(key_of(path).match_key for path in paths if not os.path.lexists(Path(top) / path)),
         restore={
-            key_of(path).match_key: _restore_command(top, saved.ref, path)
+            key_of(path).match_key: held_files.restore_command(top, saved.ref, path)
             for path in paths
             if saved is not None and path in saved.files
         },
     )
-
-
-def _restore_command(top: str, ref: str, path: str) -> str:
-    pathspec = f":(top,literal){path}" if path.startswith(":") or not set("*?[\\").isdisjoint(path) else path
-    return shlex.join(["git", "-C", top, "restore", f"--source={ref}", "--", pathspec])
 
 
 def _traces(

@@ -10,7 +10,7 @@ import threading
 
 from corral.core.errors import InvalidInput
 from corral.faces.cli.parsing import Exit
-from corral.faces.cli.terminal.context import client, project
+from corral.faces.cli.terminal.context import client, guarded_project
 
 STANDARD_INPUT = 0
 
@@ -30,7 +30,7 @@ def interactive() -> None:
 
     # The command line has detached Python's own stream; Textual asks it for the size of the terminal.
     sys.__stdout__ = sys.stdout  # type: ignore[assignment, misc]
-    screen = Interactive(project(), view)
+    screen = Interactive(guarded_project(), view)
     _end_with(STANDARD_INPUT)
     screen.run()
     if screen.return_code:

@@ -207,7 +207,7 @@ def move(repo: Git, path: Path, to: Path) -> None:
         OSError: It could not be renamed.
     """
     if os.path.lexists(to):
-        raise Conflict(f"{to} exists already.", remedy="Move it away.")
+        raise Conflict(f"{to} exists already.", cause="A worktree is to have this path.", remedy="Move it away.")
     path.rename(to)
     crash_point("worktree.renamed")
     reanchor(repo, to, was_at=path, old_common_dir=repo.common_dir)

@@ -142,6 +142,18 @@ def keep(checkout: Git, name: str, at: datetime, paths: Sequence[str], *, reason
     return Kept(sha, publish(checkout, PREFIX, name, sha, at), frozenset(chosen))
 
 
+def changed_since(checkout: Git, copies: Kept, paths: Sequence[str]) -> list[str]:
+    """Those of the copied files whose content, or mode, is no longer that of the copies."""
+    specs = [f":(top,literal){path}" for path in paths if path in copies.files]
+    if not specs:
+        return []
+    with scratch.folder(checkout) as folder:
+        index = folder / "index"
+        checkout.must("read-tree", copies.sha, index_file=index)
+        checkout.run("update-index", "-q", "--refresh", index_file=index)  # it fails where a file differs
+        return checkout.check("diff-files", "--name-only", "-z", "--", *specs, index_file=index).names
+
+
 def _affordable(checkout: Git, paths: Sequence[str]) -> list[str]:
     """The paths that are files, within the limits."""
     chosen, remaining = list[str](), LARGEST_IN_ALL

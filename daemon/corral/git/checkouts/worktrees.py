@@ -79,7 +79,11 @@ def add_detached(repo: Git, path: Path, sha: str, remake: Remake = Path.mkdir) -
 
 def _must_be_free(path: Path) -> None:
     if path.is_symlink() or (path.exists() and (not path.is_dir() or any(path.iterdir()))):
-        raise Conflict(f"{path} exists already.", remedy="Choose another name, or move the folder away.")
+        raise Conflict(
+            f"{path} exists already.",
+            cause="A new worktree would have this folder, and what is in it is not overwritten.",
+            remedy="Choose another name, or move the folder away.",
+        )
 
 
 def _make(repo: Git, path: Path, what: list[str], remake: Remake, fill: Callable[[Git], None]) -> None:
@@ -280,7 +284,11 @@ def repair(
 
 def _finish(checkout: Git, *, sparse: bool) -> None:
     """Check out the files of a worktree, unless a git that outlived its daemon is doing it."""
-    busy = Conflict(f"A git process is still running in {checkout.work_tree}.", remedy="Wait until it has finished.")
+    busy = Conflict(
+        f"A git process is still running in {checkout.work_tree}.",
+        cause="It was started there before, and outlived the daemon that started it.",
+        remedy="Wait until it has finished.",
+    )
     lock = checkout.git_dir / "index.lock"
     if lock.exists():
         if stale.is_open(lock):

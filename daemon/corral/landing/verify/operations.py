@@ -28,7 +28,11 @@ async def dry_run(services: Services, request: Request, body: api.DryRunWanted) 
     """Run the target's verification on its tip in a fresh worktree, and name the files that it lacks there."""
     lock = services.creation_locks.setdefault(_ONE, asyncio.Lock())
     if lock.locked():
-        raise Conflict("A dry run of the verification is in progress.", remedy="Wait for its end, then try again.")
+        raise Conflict(
+            "A dry run of the verification is in progress.",
+            cause="One runs at a time.",
+            remedy="Wait for its end, then try again.",
+        )
     async with lock:
         run = await services.work(lambda: _begin(services, body.timeout_s))
         try:

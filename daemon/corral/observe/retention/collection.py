@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from corral.config.sections.upkeep import Retention as Ages
-from corral.core.errors import Conflict, NotFound
+from corral.core.errors import RACED, Conflict, NotFound
 from corral.core.instants import iso
 from corral.core.logs import logger
 from corral.git import refs
@@ -51,7 +51,9 @@ class Collection:
             removed, freed, more, problems = self._rounds(now)
             for name, sha in chosen.items():
                 if not refs.delete(self._retention.git, name, sha):
-                    raise Conflict(f"{name} was changed meanwhile.", remedy="Look at it again: `corral gc --dry-run`.")
+                    raise Conflict(
+                        f"{name} was changed meanwhile.", cause=RACED, remedy="Look at it again: `corral gc --dry-run`."
+                    )
                 log.warning("saved_work_forgotten", ref=name, sha=sha)
                 removed["salvage"] = removed.get("salvage", 0) + 1
             shown: list[Removed] = [

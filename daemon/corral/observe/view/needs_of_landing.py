@@ -29,6 +29,8 @@ from corral.work.merges.wire import needs_approval, outcome_of, waits_for_red_ta
 from corral.work.tasks.store import outcomes
 
 _RULE = re.compile(r" ?[_=-]{5,}")
+_ERROR = re.compile(r"^ *(\w*(?:Error|Exception): .+)$", re.MULTILINE)
+"""The line of an output that names the error, as many languages print it."""
 """As test runners draw around a heading."""
 
 if TYPE_CHECKING:
@@ -137,15 +139,22 @@ def frozen_targets(_services: Services, conn: Connection) -> Iterator[Need]:
         )
 
 
+def _in_a_line(reason: str) -> str:
+    """What failed, and the line of its output that names the error, or else the first one."""
+    what, _, output = reason.strip().partition("\n")
+    line = (_ERROR.findall(output) or output.split("\n"))[-1 if _ERROR.search(output) else 0]
+    return _RULE.sub("", " ".join(f"{what} {line}".split()))
+
+
 def red_targets(_services: Services, conn: Connection) -> Iterator[Need]:
     """A red target once, however many wait for it."""
     by_commits = red_tips(conn)
     for target, tip in by_commits.items():
         waiting = len(merges.open_of(conn, target))
-        found = _RULE.sub("", " ".join(required(tip["reason"]).splitlines()[:2]))
+        reason = _in_a_line(required(tip["reason"]))
         yield Need(
             "red_target",
-            f"Nothing lands on {target}{f'; {waiting} wait' if waiting else ''}: {found}",
+            f"Nothing lands on {target}{f'; {waiting} wait' if waiting else ''}: {reason}",
             f"Repair {target}: a commit there, or a request that is submitted now, is verified first. If it was chance: "
             f"corral merge thaw {shlex.quote(target)}",
             tip["seen_at"],
@@ -160,7 +169,7 @@ def red_targets(_services: Services, conn: Connection) -> Iterator[Need]:
         yield Need(
             "red_target",
             f"{target} itself fails its verification, so nothing lands on it; {waiting} wait. "
-            + " ".join(required(row["reason"]).split("without this change.", 1)[-1].split("\n")[:2]).strip(),
+            + _in_a_line(required(row["reason"]).split("without this change.", 1)[-1]),
             f"If it passes in your checkout, a fresh worktree lacks something: corral doctor --verify says what. Else fix "
             f"{target}: a request that is submitted now is tried first. Then: corral merge retry {merge}. "
             f"Its output: corral merge log {merge} --run control",

@@ -34,6 +34,8 @@ _READER = (*_EVERY, "query_only=ON")
 DAMAGE = ("malformed", "not a database", "no such table")
 """SQLite's errors for a damaged file: a wrong page, a wrong header, a file that was emptied."""
 
+_ANOTHER_VERSION = "If another version of Corral wrote it, install that one again, then `corral daemon restart`."
+
 _HINTS = {
     "is locked": (
         "Another program has locked the database file.",
@@ -43,6 +45,14 @@ _HINTS = {
     "readonly": ("The database file or its folder is read-only.", "Make `.corral` writable and try again."),
     "unable to open": ("The database file cannot be opened.", "Check the permissions of `.corral`."),
     "disk I/O": ("The disk reported an error.", "Check the disk's space and health, then try again."),
+    **dict.fromkeys(
+        ("no such column", "has no column named"),
+        (
+            "Its tables are not those of this version: another version of Corral wrote them, or something changed them.",
+            f"{_ANOTHER_VERSION} Or begin with a new one: `corral daemon stop`, move `.corral/corral.db*` into another folder, "
+            "`corral daemon start`.",
+        ),
+    ),
 }
 
 
@@ -78,6 +88,7 @@ def damaged(path: Path, what: str) -> DatabaseDamaged:
         for number in range(1, 1000)
         if not (folder := path.with_name("damaged" if number == 1 else f"damaged-{number}")).exists()
     )
+    back = f"{_ANOTHER_VERSION} Otherwise move" if "no such table" in what else "Move"
     home, to = shlex.quote(str(path.parent)), shlex.quote(str(aside))
     # The file and its log, but not other files with this prefix: copies before an upgrade, databases of other repositories.
     which = f"\\( -name {path.name} -o -name '{path.name}-*' \\)"
@@ -85,7 +96,7 @@ def damaged(path: Path, what: str) -> DatabaseDamaged:
     return DatabaseDamaged(
         "The database file is damaged.",
         cause=f"Something other than Corral changed {path}, or the disk is failing. ({what})",
-        remedy=f"Move it aside and begin with a new one: `corral daemon stop`, `{move}`, `corral daemon start`. Commits, "
+        remedy=f"{back} it aside and begin with a new one: `corral daemon stop`, `{move}`, `corral daemon start`. Commits, "
         "branches, worktrees and saved work (`corral worktree recover`) are in git and stay. The queue, locks, mail, "
         "handoffs, memories and receipts are lost: submit open branches again with `corral merge submit BRANCH`.",
     )

@@ -182,7 +182,11 @@ def _require_compared(services: Services, row: ImprovementRow) -> None:
     definition = definitions.own_definition(services.roster(), row["agent"])
     if definition.content_hash not in (row["base_hash"], row["new_hash"]):
         command = f"corral agent improve {row['agent']} --deploy"
-        raise Conflict(f"its file was changed meanwhile, and was not compared. `{command}` deploys over it.")
+        raise Conflict(
+            f"its file was changed meanwhile, and was not compared. `{command}` deploys over it.",
+            cause="Somebody changed the definition while its improvement was tried.",
+            remedy=f"Look at it, then `{command}`.",
+        )
 
 
 def _settle(services: Services, ended: Sequence[TaskRow], now: datetime) -> None:

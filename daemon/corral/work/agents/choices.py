@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from corral.config.trust import Claim
 from corral.coordination.services import Services
-from corral.core.errors import Conflict, CorralError, InvalidInput, NotFound
+from corral.core.errors import RACED, Conflict, CorralError, InvalidInput, NotFound
 from corral.core.identifiers import new_id
 from corral.core.instants import iso
 from corral.core.payload import Payload
@@ -194,7 +194,7 @@ def _add(conn: Connection, row: AgentVersionRow, from_hash: str | None, share: f
         },
     )
     if not added:
-        raise Conflict(f"Somebody else has just chosen a version of {row['agent']}.", remedy="Look again.")
+        raise Conflict(f"Somebody else has just chosen a version of {row['agent']}.", cause=RACED, remedy="Look again.")
 
 
 def _check_same_tasks(new: AgentVersionRow, old: AgentVersionRow) -> None:
@@ -223,10 +223,12 @@ def _in_force(row: RunningChoice) -> Conflict:
     if row["share"] is None:
         return Conflict(
             f"The agent {row['agent']} is pinned to {row['version']}.",
+            cause="One choice of its version counts at a time.",
             remedy=f"`corral agent pin {row['agent']} --unpin`.",
         )
     return Conflict(
         f"A rollout of {row['agent']} {row['version']} is running.",
+        cause="One choice of its version counts at a time.",
         remedy=f"`corral agent rollout stop {row['agent']}`.",
     )
 

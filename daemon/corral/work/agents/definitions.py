@@ -333,4 +333,4 @@ def patch_between(before: AgentVersionRow, after: AgentVersionRow) -> str:
 def _summary(before: str, after: str) -> str:
     lines = list(difflib.unified_diff(before.splitlines(), after.splitlines(), n=0, lineterm=""))[2:]
     added, removed = (sum(line.startswith(sign) for line in lines) for sign in "+-")
-    return f"{added} lines added, {removed} removed"
+    return f"{added} line{'' if added == 1 else 's'} added, {removed} removed"

@@ -51,7 +51,9 @@ def start(services: Services, name: str, feedback: str | None, *, deploys: bool)
     def write(conn: Connection) -> None:
         if any(running["agent"] == row["agent"] for running in rows.running(conn)):
             raise Conflict(
-                f"{row['agent']} is being improved.", remedy=f"`corral agent improve {row['agent']} --status`."
+                f"{row['agent']} is being improved.",
+                cause="An agent has one improvement at a time.",
+                remedy=f"`corral agent improve {row['agent']} --status`.",
             )
         rows.add(conn, row)
 
@@ -97,11 +99,16 @@ def resume(services: Services, name: str) -> Payload:
         if row is None:
             raise _never(agent)
         if row["state"] != "failed":
-            raise Conflict(f"The improvement of {agent} is {row['state']}.", remedy="Nothing to do.")
+            raise Conflict(
+                f"The improvement of {agent} is {row['state']}.",
+                cause="Only one that failed can go on.",
+                remedy="Nothing to do.",
+            )
         again = cases.unusable(conn, row) if row["new_hash"] else _unproposed(conn, row)
         if again is None:
             raise Conflict(
                 f"The improvement of {agent} cannot go on. {row['reason']}",
+                cause="It failed for another reason than tasks that could not do their work.",
                 remedy=f"Begin a new one: `corral agent improve {agent}`.",
             )
         state = "testing" if row["new_hash"] else "proposing"

@@ -148,11 +148,14 @@ async def resume(
         task = tasks.find(conn, task_id)
         if task["status"] not in TERMINAL_TASKS:
             raise Conflict(
-                f"The loop {task_id} is {task['status']}: it continues automatically.", remedy="Nothing to do."
+                f"The loop {task_id} is {task['status']}: it continues automatically.",
+                cause="Only a loop that has ended is resumed.",
+                remedy="Nothing to do.",
             )
         if task["status"] == TaskStatus.COMPLETED and past.returned is None:
             remedy = "Submit a new loop. One whose merge request came back from the queue can be resumed."
-            raise Conflict(f"The loop {task_id} has converged: there is nothing to resume.", remedy=remedy)
+            text = f"The loop {task_id} has converged: there is nothing to resume."
+            raise Conflict(text, cause="It has met its criteria.", remedy=remedy)
         limits = {"max_iterations": max_iterations, "timeout_s": timeout_s}
         spec = {**past.loop["spec"], **{name: value for name, value in limits.items() if value is not None}}
         loop_rows.change(conn, task_id, {"spec": LoopSpec.model_validate(spec).stored()})
@@ -178,7 +181,9 @@ async def land(services: Services, loop_id: str, iteration: int | None) -> Paylo
     task_id = past.loop["task_id"]
     if task is not None and task["status"] not in TERMINAL_TASKS:
         raise Conflict(
-            f"The loop {task_id} is {task['status']}.", remedy=f"Stop it first: corral loop stop {task_id[:8]}"
+            f"The loop {task_id} is {task['status']}.",
+            cause="What an iteration made is queued once the loop has ended.",
+            remedy=f"Stop it first: corral loop stop {task_id[:8]}",
         )
     row = _iteration(past, iteration)
     name = f"corral/loop-{task_id[:8]}-{row['iteration']}"

@@ -28,7 +28,7 @@ from corral.config.ownership import is_foreign, is_safe
 from corral.config.paths import Project
 from corral.config.trust import Claim
 from corral.coordination.services import Services
-from corral.core.errors import Conflict, CorralError, InvalidInput
+from corral.core.errors import RACED, Conflict, CorralError, InvalidInput
 from corral.core.logs import logger
 from corral.core.states import MergeState, TaskStatus
 from corral.core.steps import Step
@@ -331,7 +331,7 @@ class RoadmapSupervision:
         settings = self._settings()
         if row is not None:
             if not sync.can_run_again(row):
-                raise Conflict(f"Task {row['task_id']} has moved on.")
+                raise Conflict(f"Task {row['task_id']} has moved on.", cause=RACED)
             if sync.status_of(row) != DONE and sync.is_same_work(row, _work(submission)):
                 tasks.retry(conn, row["task_id"], now, settings.tasks)
                 _remember(conn, row, sync.STATUS, PENDING)

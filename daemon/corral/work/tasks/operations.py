@@ -171,7 +171,11 @@ async def attach(services: Services, task_id: str) -> Payload:
     deadline = time.monotonic() + GIVEN_BACK_WITHIN_S
     while await services.store.read(reopening.is_being_given_back, task_id):
         if time.monotonic() >= deadline:
-            raise Conflict("The worktree of the task is being given back.", remedy="Try again in a moment.")
+            raise Conflict(
+                "The worktree of the task is being given back.",
+                cause="The task has just ended, and what is in its worktree is being saved.",
+                remedy="Try again in a moment.",
+            )
         await services.changes.next(0.2)
     conversation = await services.work(
         lambda: reopening.reopen(services.db, services.git, services.of(Worktrees), task_id, services.now())

@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 from corral.config.sections.work import Tasks as TaskRules
 from corral.coordination.locks.keys import parse_key
 from corral.coordination.sessions.store import sessions
-from corral.core.errors import Conflict, CorralError, IdempotencyKeyConflict, InvalidInput, NotFound
+from corral.core.errors import RACED, Conflict, CorralError, IdempotencyKeyConflict, InvalidInput, NotFound
 from corral.core.events import EventKind
 from corral.core.identifiers import new_id
 from corral.core.instants import iso
@@ -237,7 +237,8 @@ def cancel(
     remedy = "There is nothing left to cancel."
     if merge is not None and merge["state"] in OPEN_MERGES:
         remedy = f"`corral merge cancel {merge['merge_id'][:8]}` takes what it made out of the queue."
-    raise Conflict(f"Task {row['task_id']} is {row['status']} already.", remedy=remedy)
+    text = f"Task {row['task_id']} is {row['status']} already."
+    raise Conflict(text, cause="Only a task that has not ended is cancelled.", remedy=remedy)
 
 
 def retry(conn: Connection, task_id: str, now: datetime, rules: TaskRules) -> TaskRow:
@@ -260,7 +261,7 @@ def retry(conn: Connection, task_id: str, now: datetime, rules: TaskRules) -> Ta
     counts = {"attempts": 0, "faults": 0, "crashes": min(row["crashes"], 1)}
     moved = tasks.transition(conn, row["task_id"], (row["status"],), {**fresh, **counts, "status": TaskStatus.WAITING})
     if moved is None:
-        raise Conflict(f"Task {row['task_id']} has moved on.")
+        raise Conflict(f"Task {row['task_id']} has moved on.", cause=RACED)
     events.record(conn, now, EventKind.TASK_RETRY_REQUESTED({"was": row["status"]}), task_id=row["task_id"])
     loops.count_anew(conn, row["task_id"])
     settle(conn, [moved], now, unblock_on=rules.unblock_on)
@@ -293,7 +294,8 @@ def reprioritize(conn: Connection, task_id: str, priority: int, now: datetime) -
     row = find(conn, task_id)
     moved = tasks.transition(conn, row["task_id"], _NOT_STARTED, {"priority": priority})
     if moved is None:
-        raise Conflict(f"Task {row['task_id']} is {row['status']}: its priority no longer matters.")
+        text = f"Task {row['task_id']} is {row['status']}: its priority no longer matters."
+        raise Conflict(text, cause="A priority orders the tasks that have not started.", remedy="Nothing to do.")
     event = EventKind.TASK_REPRIORITIZED({"from": row["priority"], "to": priority})
     events.record(conn, now, event, task_id=row["task_id"])
     return moved

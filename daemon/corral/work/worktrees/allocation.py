@@ -28,7 +28,7 @@ from corral.config.trust import SETUP, Claim, refuse
 from corral.config.worktree_root import WorktreeRoot
 from corral.coordination.teams.holder import Teams
 from corral.core.crash import crash_point
-from corral.core.errors import Conflict, CorralError, InvalidInput, NotFound, PathReplaced
+from corral.core.errors import RACED, Conflict, CorralError, InvalidInput, NotFound, PathReplaced
 from corral.core.identifiers import check_name, new_id
 from corral.core.instants import iso
 from corral.core.states import WorktreePurpose, WorktreeState
@@ -198,7 +198,7 @@ def mark_ready(conn: Connection, worktree_id: str, provided: Provisioned) -> Wor
         {"state": WorktreeState.READY, "provision": asdict(provided), "note": None},
     )
     if row is None:
-        raise Conflict("The worktree is being removed.")
+        raise Conflict("The worktree is being removed.", cause=RACED)
     return row
 
 
@@ -275,7 +275,9 @@ def _intend(conn: Connection, context: WorktreeContext, plan: Plan) -> WorktreeR
         check_name(plan.name, "worktree")
     if worktree_rows.live_by_name(conn, plan.name) is not None:
         raise Conflict(
-            f"There is a worktree {plan.name} already.", remedy="Choose another name, or remove that one first."
+            f"There is a worktree {plan.name} already.",
+            cause="A worktree is called by its name.",
+            remedy="Choose another name, or remove that one first.",
         )
     if plan.name.casefold() == context.places.verification:
         raise InvalidInput(

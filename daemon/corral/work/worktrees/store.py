@@ -26,7 +26,7 @@ _SUBMITTED_FOR = Prepared[object](
 _NOTED = Prepared[WorktreeRow](
     select(worktrees)
     .where(_LIVE, worktrees.c.note.is_not(None))
-    .order_by(worktrees.c.created_at, worktrees.c.worktree_id)
+    .order_by(worktrees.c.created_at, worktrees.c.name, worktrees.c.worktree_id)
 )
 _WORKED_IN = Prepared[WorktreePlace](
     select(worktrees.c.path, worktrees.c.branch)
@@ -86,7 +86,7 @@ def listing(conn: Connection, *, states: Sequence[str] = (), purposes: Sequence[
 
 @lru_cache(maxsize=16)
 def _listing(states: tuple[str, ...], purposes: tuple[str, ...]) -> Prepared[WorktreeRow]:
-    query = select(worktrees).order_by(worktrees.c.created_at, worktrees.c.worktree_id)
+    query = select(worktrees).order_by(worktrees.c.created_at, worktrees.c.name, worktrees.c.worktree_id)
     query = query.where(one_of(worktrees.c.state, states) if states else _LIVE)
     return Prepared(query.where(one_of(worktrees.c.purpose, purposes)) if purposes else query)
 

@@ -66,6 +66,21 @@ def test_an_edit_renews_its_lock(conn: Connection) -> None:
     assert _edit(conn, "b", "x", now=NOW + timedelta(minutes=111)) is None
 
 
+def test_locks_that_were_taken_together_are_listed_by_name_page_after_page(conn: Connection) -> None:
+    names = [f"{letter}.py" for letter in "gcaebdf"]
+    acquire(conn, [literal_key(name, fold=False) for name in names], Holder("a"), NOW, ttl_s=600)
+    listed: list[str] = []
+    after = None
+    while rows := lock_table.listing(conn, NOW, after=after, limit=3):
+        listed += [row["file_path"] for row in rows]
+        after = lock_table.cursor(rows[-1])
+    assert listed == sorted(names)
+    first = lock_table.listing(conn, NOW, after=None, limit=1)[0]
+    lock_rows.release(conn, first["session_id"], [first["file_path"]])
+    rest = lock_table.listing(conn, NOW, after=lock_table.cursor(first), limit=100)
+    assert [row["file_path"] for row in rest] == sorted(names)[1:], "none is left out where one is gone"
+
+
 @pytest.mark.req("LOCKKEY-3", "RESERVE-3")
 @pytest.mark.parametrize(
     ("held", "asked"), [("db:schema:users", "db:schema:Users"), ("src/*.py", "src/a.py"), ("x", "*")]

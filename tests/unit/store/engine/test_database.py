@@ -304,6 +304,16 @@ def test_a_glance_at_what_is_not_there_is_the_databases_error(db: Database) -> N
     assert "no such table" in caught.value.cause
 
 
+@pytest.mark.parametrize(
+    "statement", ["SELECT shape FROM events", "INSERT INTO events (shape) VALUES (1)", "SELECT 1 FROM nowhere"]
+)
+def test_tables_of_another_shape_are_told_as_what_they_are(db: Database, statement: str) -> None:
+    with pytest.raises(DatabaseUnavailable) as caught:
+        db.write(lambda conn: conn.execute(text(statement)))
+    assert "install that one again" in caught.value.remedy and "corral daemon stop" in caught.value.remedy
+    assert "space" not in caught.value.remedy and "no" in caught.value.cause
+
+
 def test_a_glance_sees_the_file_that_was_put_back(db: Database) -> None:
     kinds = select(schema.events.c.kind)
     db.write(_insert)

@@ -342,8 +342,9 @@ def test_a_priority_out_of_range_is_refused(board: Board, priority: int) -> None
 def test_what_runs_keeps_its_priority(board: Board) -> None:
     task_id = board.one()
     board.claim()
-    with pytest.raises(Conflict, match="running"):
+    with pytest.raises(Conflict, match="running") as refused:
         board.do(lambda conn: tasks.reprioritize(conn, task_id, 3, at(0)))
+    assert "not started" in refused.value.cause, "nobody was faster"
 
 
 def test_usage_of_all_attempts_adds_up(board: Board) -> None:

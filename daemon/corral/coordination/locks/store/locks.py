@@ -31,6 +31,8 @@ from corral.store.schema import agent_sessions, file_locks
 _WITH_HOLDER = select(
     file_locks, agent_sessions.c.agent_name, agent_sessions.c.current_task, agent_sessions.c.stalled_since_at
 ).join(agent_sessions, agent_sessions.c.session_id == file_locks.c.session_id)
+_PLACE = (file_locks.c.acquired_at, file_locks.c.file_path, file_locks.c.lock_id)
+"""The order of lists: paths acquired together stand by name."""
 
 _WILD = ("*", "?", "[", "\\", ".")
 """How the key of a glob may begin whose paths begin with another character; all others begin as their paths do."""
@@ -178,10 +180,13 @@ def listing(
     Args:
         after: Only those behind the one with this ``acquired_at`` and ``lock_id``.
     """
-    place = (file_locks.c.acquired_at, file_locks.c.lock_id)
-    query = _WITH_HOLDER.where(file_locks.c.expires_at > now).order_by(*place).limit(limit)
+    query = _WITH_HOLDER.where(file_locks.c.expires_at > now).order_by(*_PLACE).limit(limit)
     if after is not None:
-        query = query.where(tuple_(*place) > tuple_(*after))
+        acquired_at, lock_id = after
+        last = file_locks.alias()
+        path = select(last.c.file_path).where(last.c.lock_id == lock_id).scalar_subquery()
+        # Where that lock is gone, what was acquired with it is listed once more, and nothing is left out.
+        query = query.where(tuple_(*_PLACE) > tuple_(acquired_at, func.coalesce(path, ""), lock_id))
     if session_ids:
         query = query.where(file_locks.c.session_id.in_(list(session_ids)))
     return fetch_all(conn, query, HeldLock)
@@ -197,7 +202,7 @@ def named(
         )
         .where(file_locks.c.expires_at > now)
         .where(or_(file_locks.c.match_key.in_(list(match_keys)), file_locks.c.lock_id.in_(list(lock_ids))))
-        .order_by(file_locks.c.acquired_at, file_locks.c.lock_id)
+        .order_by(*_PLACE)
     )
     return fetch_all(conn, query, LockOfHolder)
 

@@ -281,7 +281,7 @@ def last_between(conn: Connection, session_id: str, *, blind: bool) -> list[Corr
         .join(message_recipients, _r.seq == _m.seq)
         .where(condition, _m.sender_session_id.is_not(None))
         .group_by(_m.sender_session_id, _r.session_id)
-        .order_by(func.max(_m.created_at).desc())
+        .order_by(func.max(_m.created_at).desc(), func.max(_m.seq).desc())
     )
     partners: dict[str, str] = {}
     for sender, recipient, at in conn.execute(query):

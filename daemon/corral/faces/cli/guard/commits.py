@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from corral.client import last_look
 from corral.client.connection import Client
-from corral.config.paths import Project, find_checkout, find_project
+from corral.config.paths import Project, find_checkout, find_guarded, find_project
 from corral.core.errors import Conflict, CorralError, InvalidInput, NotAProject
 from corral.core.instants import UTC, iso, span_s
 from corral.core.visible import one_line
@@ -121,7 +121,7 @@ def allow(
 ) -> None:
     """Let edits pass of which nobody can say whether the file is held: there is no daemon, and its database cannot be read."""
     refuse_agents("Letting edits pass", f"corral guard allow --for {shlex.quote(span)}")
-    project = find_project(here())
+    project = find_guarded(here())
     try:
         seconds = span_s(span)
     except ValueError as error:
@@ -149,7 +149,7 @@ def _ask_daemon() -> dict[str, Any]:
     if not paths:
         return nothing
     body = {"checkout": str(checkout.work_tree), "paths": paths, "session_id": session_id()}
-    with closing(Client(find_project(here()), autostart=False)) as client:
+    with closing(Client(find_guarded(here()), autostart=False)) as client:
         answer: dict[str, Any] = client.request("POST", "/locks/check-commit", body, timeout_s=ANSWER_WITHIN_S)
     return answer
 

@@ -67,7 +67,11 @@ def put_in(file: Path) -> None:
         return
     saved = file.with_name(SAVED)
     if os.path.lexists(saved):
-        raise Conflict(f"{saved} exists already.", remedy="Move it away, and try again.")
+        raise Conflict(
+            f"{saved} exists already.",
+            cause="The hook that is there is kept under this name, and called; what has the name is not overwritten.",
+            remedy="Move it away, and try again.",
+        )
     file.rename(saved)
     _write_program(file, f"#!/bin/sh\n{_block()}{_CALLS_SAVED}".encode())
 

@@ -156,12 +156,12 @@ def _report(where: Any, key: str, place: Place, changed: bool, as_json: bool) ->
     answer |= {"source": setting["source"], "profile": setting["profile"]}
     line = f"{key} in force: {json.dumps(setting['value'], ensure_ascii=False)}  ({setting['source']})"
     report(answer, line if changed else f"Nothing to change. {line}", as_json=as_json)
-    if not changed or as_json:
-        return
     mine = next(
         (row for row in setting["layers"] if (row["source"], row["profile"]) == (place.source, Common.profile)), None
     )
     is_idle = mine is not None and not mine["counts"]
+    if as_json or not (changed or is_idle):
+        return
     if place == Place.TEAM and is_idle and key.startswith("landing."):
         echo(
             f"Commit {place.source} on the target branch: of the settings of landing, only what is committed there counts."

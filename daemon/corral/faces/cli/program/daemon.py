@@ -19,7 +19,7 @@ from corral.core.marks import started_by_work_of
 from corral.core.visible import one_line
 from corral.faces.cli.parsing import Exit, Group, Option
 from corral.faces.cli.program import service
-from corral.faces.cli.terminal.options import argument, client, json_of, project
+from corral.faces.cli.terminal.options import argument, client, guarded_project, json_of, project
 from corral.faces.cli.terminal.output import echo, emit, paint, report
 from corral.faces.cli.terminal.person import confirm, refuse_agents
 from corral.faces.cli.terminal.progress import progress
@@ -49,7 +49,7 @@ def stop(
 ) -> None:
     """Stop the workers, mark their tasks interrupted, and wait for the daemon to exit."""
     try:
-        stopped = stop_and_wait(project(), drain=drain, until_asked=True)
+        stopped = stop_and_wait(guarded_project(), drain=drain, until_asked=True)
         line = "stopped" if stopped else "The daemon was not running."
     except DatabaseUnavailable as error:
         if error.name != DatabaseDamaged.name:
@@ -225,7 +225,7 @@ def install(
 def uninstall(as_json: Annotated[bool, json_of("faces.cli.api.ServiceRemoved")] = False) -> None:
     """Stop the daemon, and delete its unit. Afterwards commands and sessions start it, as before."""
     refuse_agents("Removing a service", "corral daemon uninstall")
-    where = project()
+    where = guarded_project()
     if service.of(where) is None:
         raise NotFound(
             "No unit is installed for this project.",
@@ -241,7 +241,7 @@ def uninstall(as_json: Annotated[bool, json_of("faces.cli.api.ServiceRemoved")] 
 @app.command()
 def status(as_json: Annotated[bool, json_of("faces.cli.api.DaemonState")] = False) -> None:
     """Show whether the daemon runs. Starts nothing; exits with 5 if it does not run."""
-    where = project()
+    where = guarded_project()
     answer = _state(where, Client(where, autostart=False).health())
     line = f"{_running(answer)} at {answer['address'] or answer['socket']}" if answer["running"] else "not running"
     report(answer, line, as_json=as_json)
@@ -277,7 +277,11 @@ def adopt(
     where = project()
     refuse_agents("Adopting a database", f"corral daemon adopt {shlex.quote(str(file))}")
     if Client(where, autostart=False).health() is not None:
-        raise Conflict("The daemon is running.", remedy="Run `corral daemon stop`, then try again.")
+        raise Conflict(
+            "The daemon is running.",
+            cause="A database is taken over while no daemon has one open.",
+            remedy="Run `corral daemon stop`, then try again.",
+        )
     question = (
         f"Its open tasks will run in {where.root}. If another repository still uses this database, they run "
         "there too. Adopt it?"
@@ -297,7 +301,7 @@ def logs(
     as_json: Annotated[bool, json_of("faces.cli.api.LogLine[]")] = False,
 ) -> None:
     """Show the daemon's log (JSON, one event per line)."""
-    file = project().logs_dir / "corral.log"
+    file = guarded_project().logs_dir / "corral.log"
     if not file.exists():
         raise NotFound(
             "There is no log yet.", cause="The daemon has not run here.", remedy="Run `corral daemon start`."

@@ -450,7 +450,9 @@ def text_of(project: Project, answers: Answers, *, may_change: bool) -> str | No
             content = with_value(content, key.split("."), value)
     except DocumentError as error:
         raise Conflict(
-            f"Cannot change {project.config_file}: it {error}.", remedy="Correct it: `corral config edit`."
+            f"Cannot change {project.config_file}: it {error}.",
+            cause="The file is not written as the settings to change need it.",
+            remedy="Correct it: `corral config edit`.",
         ) from error
     return content.decode()
 

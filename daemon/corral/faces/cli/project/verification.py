@@ -85,7 +85,10 @@ def remedy(result: dict[str, Any]) -> str:
     if uncommitted:
         parts.append("commit the uncommitted files: git add -- " + " ".join(f"'{path}'" for path in uncommitted))
     if not parts:
-        return f"Correct landing.verify in .corral/config.yaml, or the target; full output: {result['log']}"
+        return (
+            "Correct landing.verify in .corral/config.yaml and commit it, or the target; what the commands need is installed by "
+            f"`worktrees.setup`. Full output: {result['log']}"
+        )
     if result["needed"]:
         return "With these files it passes: " + "; ".join(parts)
     return f"It may need files that only the main checkout has: {'; '.join(parts)}. Full output: {result['log']}"

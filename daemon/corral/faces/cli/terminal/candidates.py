@@ -17,7 +17,7 @@ from corral.config import account
 from corral.config.paths import Project
 from corral.core.errors import CorralError
 from corral.faces.cli.parsing import Context
-from corral.faces.cli.terminal.context import Common, here, project
+from corral.faces.cli.terminal.context import Common, guarded_project, here, project
 
 Candidate = tuple[str, str]
 """A value, and a few words about it."""
@@ -69,7 +69,7 @@ def near(value: str, candidates: list[Candidate]) -> list[str]:
 
 def _rows(path: str, **query: Any) -> list[Any]:
     """The first page of a list."""
-    speaker = Client(project(), autostart=False)
+    speaker = Client(guarded_project(), autostart=False)
     try:
         answer = speaker.request("GET", path, query=query, timeout_s=LIMIT_S, is_poll=True)
     finally:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from corral.config import account
-from corral.config.paths import Project, find_project
+from corral.config.paths import Project, find_guarded, find_project
 from corral.core.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
@@ -93,6 +93,11 @@ def project() -> Project:
     return find_project(here())
 
 
+def guarded_project() -> Project:
+    """The same, also while a branch without settings is checked out: its daemon may run, and can be asked and stopped."""
+    return find_guarded(here())
+
+
 def client(*, autostart: bool = True) -> Client:
     """A client of that project's daemon. Settings in the environment that do not count are told, once, on stderr.
 
@@ -102,7 +107,7 @@ def client(*, autostart: bool = True) -> Client:
     """
     from corral.client.connection import ONE_WORKERS, Client  # help pages need none
 
-    where = project()
+    where = guarded_project()
     profile = os.environ.get(VARIABLE) or None
     if profile:
         require_profile(where, profile)

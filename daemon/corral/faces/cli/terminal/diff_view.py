@@ -55,7 +55,8 @@ def stat_line(path: str) -> str | None:
 def _totals(answer: dict[str, Any]) -> str:
     count = answer["files_changed"]
     files = f"{count} file{'' if count == 1 else 's'}"
-    return f"{files}, {answer['lines_added']} lines added, {answer['lines_removed']} removed"
+    added = answer["lines_added"]
+    return f"{files}, {added} line{'' if added == 1 else 's'} added, {answer['lines_removed']} removed"
 
 
 def _show_stat(answer: dict[str, Any]) -> None:

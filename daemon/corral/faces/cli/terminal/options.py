@@ -11,10 +11,11 @@ from typing import Annotated, Any
 from corral.config.paths import find_checkout
 from corral.core.errors import InvalidInput
 from corral.faces.cli.parsing import Argument, Context, Option, Parameter
-from corral.faces.cli.terminal.context import Common, author, client, here, project, session_id
+from corral.faces.cli.terminal.context import Common, author, client, guarded_project, here, project, session_id
 
 __all__ = [
-    "Common", "Json", "argument", "author", "client", "here", "json_object", "json_of", "option", "project", "session_id",
+    "Common", "Json", "argument", "author", "client", "guarded_project", "here", "json_object", "json_of", "option", "project",
+    "session_id",
 ]  # fmt: skip
 
 Json = Annotated[bool, Option("--json", help="Print one JSON document.")]

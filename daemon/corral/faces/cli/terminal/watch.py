@@ -16,7 +16,7 @@ from corral.client.connection import Client
 from corral.client.events import EventStream
 from corral.core.errors import DaemonUnreachable
 from corral.faces.cli.terminal.bell import RING, Bell
-from corral.faces.cli.terminal.context import client, project
+from corral.faces.cli.terminal.context import client, guarded_project
 from corral.faces.cli.terminal.output import Interrupted, emit, fail
 from corral.faces.cli.terminal.status_summary import show
 
@@ -69,7 +69,7 @@ def views() -> Iterator[Any]:
     speaker, shown = client(), None
     answer = speaker.request("GET", "/status")
     speaker.close()
-    speaker, stream = Client(project(), autostart=False), EventStream(project(), answer["seq"])
+    speaker, stream = Client(guarded_project(), autostart=False), EventStream(guarded_project(), answer["seq"])
     try:
         while True:
             if (now := (_without_moments(answer), shutil.get_terminal_size())) != shown:

@@ -143,6 +143,7 @@ def _refuse_another(present: Lock | None, lock: Lock) -> None:
     ):
         raise Conflict(
             f"This project has the template {present.source} {present.version} already.",
+            cause="A project has one template, named in .corral/template.lock.",
             remedy="`corral template update` brings a new version. For another template, remove .corral/template.lock first.",
         )
 
