@@ -117,21 +117,6 @@ def test_each_has_a_clear_end_and_nothing_of_it_stays(coordinate: Callable[..., 
     assert house.json("task", "detail", fine)["merge"]["state"] == "landed", "nobody else suffers"
 
 
-def test_a_daemon_that_a_worker_starts_for_another_repository_does_not_end_with_it(
-    coordinate: Callable[..., Coordinated],
-) -> None:
-    house, other = coordinate(), coordinate()
-    source = Path(__file__).resolve().parents[2] / "daemon"
-    corral = f"PYTHONPATH={source} {sys.executable} -m corral -C {other.root}"
-    starts = house.submit("starts a daemon", f"{corral} daemon start")
-    house.run("wait", starts, "--timeout", "60")
-    assert house.json("task", "detail", starts)["outcome"] == "nothing to land"
-    assert other.daemon_pid()
-    fine = other.submit("fine", "echo fine > fine.txt")
-    other.run("wait", fine, "--timeout", "60")
-    assert other.json("task", "detail", fine)["merge"]["state"] == "landed"
-
-
 def _check_remedies(house: Coordinated) -> None:
     needs: list[dict[str, str]] = [row for row in house.json("status")["needs_you"] if row["kind"] == "failed_task"]
     for name, bad in BAD.items():

@@ -227,26 +227,3 @@ def test_while_work_is_open_stale_locks_are_looked_for_and_only_ours_go(repo: Pa
         assert again is not None, "work is open"
     assert not packed.exists() and all(lock.exists() for lock in theirs)
     db.close()
-
-
-@pytest.mark.req("G5")
-def test_a_lock_in_the_users_checkout(house: Coordinated) -> None:
-    """It may be a git of the user's that lives: it is left alone, the landing says what it waits for, and goes on by itself."""
-    for number, lock in enumerate(("index.lock", "refs/heads/main.lock", "packed-refs.lock")):
-        place = house.root / ".git" / lock
-        house.run("daemon", "start")
-        with place.open("w"):  # as a git that lives has it
-            task = house.submit("waits", f"echo 1 > {number}.txt")
-            if lock != "packed-refs.lock":  # that one is only in the way of a branch that is to go
-                assert "lock" in eventually(partial(_why_it_waits, house, task)), lock
-            house.kill_daemon()
-            house.run("daemon", "start")
-            assert place.exists(), lock
-        place.unlink()
-        house.run("wait", task, "--timeout", "60")
-        assert house.json("task", "detail", task)["merge"]["state"] == "landed", lock
-
-
-def _why_it_waits(house: Coordinated, task: str) -> str | None:
-    merge = house.json("task", "detail", task)["merge"]
-    return str(merge["reason"]) if merge and merge["reason"] else None

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 
-import psutil
 import pytest
 from sqlalchemy import select, update
 
@@ -22,7 +21,6 @@ from corral.work.merges.wire import covered_by
 from corral.work.worktrees import store as worktree_rows
 from tests.conftest import commit, git
 from tests.integration.landing_world import World, fingerprint, in_a_process, why
-from tests.integration.test_landing_verification import gone
 from tests.support.examples import examples
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
@@ -267,41 +265,6 @@ def test_killed_again_and_again(repo: Path) -> None:
     check(again, merge_ids, base, heads)
     landed = {again.merge(merge_id)["landed_sha"] for merge_id in merge_ids}
     assert set(git(repo, "log", "--first-parent", "--format=%H", f"{base}..main").split()) == landed
-    again.close()
-
-
-def test_a_verification_that_outlived_its_daemon_is_ended(repo: Path, tmp_path: Path) -> None:
-    pid_file = tmp_path / "pid"
-    verify = f"echo $$ > {pid_file}; sleep 300"
-    world, _, _ = prepare(repo, checked_out=True)
-    world.close()
-    living = in_a_process(repo, verify)
-    wait_until(lambda: pid_file.exists() and pid_file.read_text().strip() != "")
-    living.kill()
-    living.wait()
-    pid = int(pid_file.read_text())
-    assert psutil.pid_exists(pid)
-    again = World(repo, landing=Landing())
-    again.queue.recover(again.now())
-    assert gone(pid)
-    again.close()
-
-
-@pytest.mark.req("G9")
-def test_a_user_commits_between_the_verdict_and_the_landing(repo: Path) -> None:
-    world, merge_ids, _ = prepare(repo, checked_out=True)
-    world.close()
-    killed = in_a_process(repo, VERIFY, CORRAL_CRASH_AT="landing.intent_stored")
-    assert killed.wait(60) == -9
-    git(repo, "reset", "-q")
-    mine = commit(repo, {"mine.txt": "x\n"})
-    again = World(repo, landing=Landing(verify=[VERIFY], reruns=0))
-    again.queue.recover(again.now())
-    again.run()
-    merge = again.merge(merge_ids[0])
-    assert merge["state"] == "landed"
-    assert git(repo, "rev-parse", "main^1") == mine
-    assert again.receipt(merge_ids[0])["tree"] == git(repo, "rev-parse", "main^{tree}")
     again.close()
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -78,17 +77,6 @@ def test_a_detached_head_needs_a_target_named(repo: Path) -> None:
         house.stop()
 
 
-def test_a_head_that_is_detached_later_does_not_stop_landing(house: Coordinated) -> None:
-    lands(house, "echo 1 > one.txt")
-    git(house.root, "checkout", "-q", "--detach")
-    head = git(house.root, "rev-parse", "HEAD")
-    lands(house, "echo 2 > two.txt")
-    assert git(house.root, "show", "main:two.txt") == "2"
-    assert git(house.root, "rev-parse", "HEAD") == head
-    git(house.root, "switch", "-q", "main")
-    assert (house.root / "two.txt").is_file()
-
-
 def test_a_bare_repository(repo: Path, tmp_path: Path) -> None:
     """Its target has settings already, which count although the new ones beside it are empty."""
     bare = tmp_path / "hub.git"
@@ -134,18 +122,6 @@ def test_a_path_that_looks_like_a_query_leaves_nothing_beside_it(
     house.run("daemon", "restart")
     assert [row["status"] for row in house.json("task", "list")] == ["completed"]
     assert {item.name for item in tmp_path.iterdir()} == {house.root.name, worktrees_of(house.root).name}
-
-
-def test_a_repository_a_hundred_folders_deep(
-    coordinate: Callable[..., Coordinated], make_repo: Callable[..., Path]
-) -> None:
-    house = coordinate(make_repo("/".join(["folder"] * 100)))
-    lands(house)
-    assert (house.root / "hello.txt").is_file()
-    house.run("daemon", "restart")
-    assert len(house.json("task", "list")) == 1
-    house.run("uninstall", "--yes")
-    assert not (house.root / ".corral").exists()
 
 
 def test_a_repository_inside_a_repository_is_one_of_its_own(
@@ -197,28 +173,6 @@ def test_a_git_directory_that_lies_elsewhere(make_repo: Callable[..., Path], tmp
 
 # -- hostile input
 
-HOSTILE = [
-    "--output=x",
-    "two\nlines\r\nand more",
-    "$(touch pwned) `touch pwned` ; touch pwned",
-    "\x1b[31mred\x1b[0m\x07",
-    "'\"\\",
-]
-
-
-def test_hostile_titles_are_text(house: Coordinated) -> None:
-    for number, title in enumerate(HOSTILE):
-        house.json("task", "submit", f"--title={title}", "--command", f"echo x > {number}.txt")
-    error_of(house.run("task", "submit", "--title", "x" * 10_000, "--command", "true", "--json", check=False), 2)
-    eventually(lambda: [row["status"] for row in house.json("task", "list")] == ["completed"] * len(HOSTILE))
-    house.run("wait", "--all", "--timeout", "60")
-    subjects = git(house.root, "log", "--format=%s").splitlines()
-    assert len(subjects) > len(HOSTILE)
-    assert {"--output=x", "two lines and more", HOSTILE[2], HOSTILE[4]} < set(subjects)
-    shown = house.run("task", "list").stdout + house.run("merge", "list").stdout + house.run("status").stdout
-    assert "\x1b" not in shown and "\x07" not in shown
-    assert not list(house.root.rglob("pwned")) and not (house.root / "x").exists()
-
 
 def test_hostile_branch_names_are_refused_or_just_names(house: Coordinated) -> None:
     for name in ("--output=x", "a\nb", "$(touch pwned)", "x" * 1000, "main..other", "main@{1}", ":/first", ""):
@@ -251,34 +205,6 @@ def commit_with(root: Path, parent: str, text: str) -> str:
 # -- the project's own files
 
 
-def test_a_database_that_is_no_database_is_left_as_it_is(house: Coordinated) -> None:
-    lands(house)
-    house.stop()
-    database = house.root / ".corral" / "corral.db"
-    good = database.read_bytes()
-    database.write_bytes(b"this is no database" * 500)
-    error = error_of(house.run("task", "list", "--json", check=False), 1)
-    assert error["name"] == "database_damaged"
-    assert database.read_bytes() == b"this is no database" * 500
-    assert house.daemon_pid() is None
-    database.write_bytes(good)
-    assert [row["status"] for row in house.json("task", "list")] == ["completed"]
-
-
-def test_a_database_of_a_newer_version_is_left_as_it_is(house: Coordinated) -> None:
-    house.json("task", "list")
-    house.stop()
-    database = house.root / ".corral" / "corral.db"
-    with sqlite3.connect(database) as conn:
-        conn.execute("UPDATE alembic_version SET version_num = '9999'")
-    conn.close()
-    error = error_of(house.run("task", "list", "--json", check=False), 1)
-    assert "newer" in error["message"] and "newer version" in error["remedy"]
-    with sqlite3.connect(database) as conn:
-        assert conn.execute("SELECT version_num FROM alembic_version").fetchone() == ("9999",)
-    conn.close()
-
-
 @requires("setpriv")
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become somebody else")
 def test_a_home_that_may_not_be_written_is_said_and_left(repo: Path, request: pytest.FixtureRequest) -> None:
@@ -304,20 +230,6 @@ def test_a_home_that_may_not_be_written_is_said_and_left(repo: Path, request: py
     assert sorted(str(path) for path in (repo / ".corral").rglob("*")) == before
 
 
-def test_an_invalid_configuration_names_every_field_and_the_file(house: Coordinated) -> None:
-    file = house.root / ".corral" / "config.yaml"
-    good = file.read_text()
-    file.write_text("locks: {ttl_s: -1}\nsupervisor: {max_agents: many}\n")
-    done = house.run("task", "list", "--json", check=False)
-    error = error_of(done, 2)
-    assert error["name"] == "config_invalid"
-    assert {problem["field"] for problem in error["details"]["errors"]} == {"locks.ttl_s", "supervisor.max_agents"}
-    shown = house.run("task", "list", check=False).stderr
-    assert "locks.ttl_s" in shown and "config.yaml" in shown
-    file.write_text(good)
-    assert house.json("task", "list") == []
-
-
 def test_a_prompt_without_claude_is_refused_at_once(house: Coordinated, tmp_path: Path) -> None:
     tools = tmp_path / "bin"
     tools.mkdir()
@@ -329,19 +241,6 @@ def test_a_prompt_without_claude_is_refused_at_once(house: Coordinated, tmp_path
     assert error["name"] == "runner_unavailable"
     assert "--command" in error["remedy"]
     assert house.json("task", "list") == []
-
-
-def test_a_task_whose_target_was_deleted_before_its_start_fails_once_and_says_why(house: Coordinated) -> None:
-    git(house.root, "branch", "no-such-branch")
-    house.run("pause")
-    task = house.submit("nowhere", "echo x > x", "--target", "no-such-branch")
-    git(house.root, "branch", "-d", "no-such-branch")
-    house.run("resume")
-    assert house.run("wait", task, "--timeout", "30", check=False).returncode == 1
-    row = house.json("task", "detail", task)
-    assert (row["status"], row["attempts"]) == ("failed", 1)
-    assert "no-such-branch" in row["error_message"]
-    assert house.json("worktree", "list") == []
 
 
 @pytest.mark.req("FR-QUEUE-002")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 
@@ -137,16 +136,6 @@ def test_without_a_verification_the_receipt_says_so_wherever_it_is_shown(
     assert "unverified" in told and "No verification command is configured" in told
 
 
-@pytest.mark.req("FR-CLI-004")
-def test_every_list_is_an_array_even_when_it_is_empty(untouched: Coordinated) -> None:
-    for noun in ("task", "merge", "session", "lock", "worktree"):
-        assert untouched.json(noun, "list") == []
-        assert untouched.run(noun, "list").stdout.strip()
-    assert untouched.json("worktree", "recover") == []
-    empty: dict[str, list[str]] = {"tasks": [], "merges": [], "paused": [], "needs_you": []}
-    assert untouched.json("wait", "--all") == {**empty, "done": True, "waits_for_person": False}
-
-
 @pytest.mark.req("FR-CLI-006")
 def test_unknown_ids_of_every_noun_exit_with_3(untouched: Coordinated) -> None:
     commands = [
@@ -235,34 +224,6 @@ def test_what_needs_the_daemon_exits_with_5_when_there_can_be_none(house: Coordi
         assert (code, error["name"]) == (5, "daemon_unreachable"), command
     run.unlink()
     run.with_name("kept").rename(run)
-
-
-@pytest.mark.req("FR-CLI-006")
-def test_errors_for_people_have_a_code_a_cause_and_a_remedy(untouched: Coordinated) -> None:
-    done = untouched.run("task", "detail", UNKNOWN, check=False)
-    assert done.stdout == ""
-    lines = done.stderr.splitlines()
-    assert lines[0].startswith("error: ") and lines[0].endswith("[CORRAL-ERR-003]")
-    assert lines[1].startswith("  cause:  ") and lines[2].startswith("  remedy: ")
-    assert len(lines) == 3
-    assert "Traceback" in untouched.run("--debug", "task", "detail", UNKNOWN, check=False).stderr
-
-
-def test_the_daemon_commands(house: Coordinated) -> None:
-    started = house.json("daemon", "start")
-    status = house.json("daemon", "status")
-    assert status == started
-    assert set(status) >= {"running", "pid", "address", "version"}
-    assert status["running"] is True and status["pid"] == house.daemon_pid()
-    assert house.json("daemon", "start")["pid"] == status["pid"]
-    assert house.json("daemon", "restart")["pid"] != status["pid"]
-    assert any(json.loads(line)["event"] == "started" for line in house.run("daemon", "logs").stdout.splitlines())
-    assert any(entry["event"] == "started" for entry in house.json("daemon", "logs"))
-    assert house.json("daemon", "stop") == {"stopped": True, "running": False}
-    assert house.json("daemon", "stop") == {"stopped": False, "running": False}
-    off = house.run("daemon", "status", "--json", check=False)
-    assert off.returncode == 5
-    assert json.loads(off.stdout)["running"] is False and json.loads(off.stdout)["pid"] is None
 
 
 @pytest.mark.req("FR-QUEUE-002")

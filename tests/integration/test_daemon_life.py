@@ -11,7 +11,6 @@ import signal
 import stat
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -20,7 +19,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from corral.client.connection import Client
 from corral.config.paths import find_project, socket_path
 from tests.conftest import NEEDS_RIGHTS_DROPPED, WITHOUT_ROOTS_RIGHTS, commit, git
 from tests.integration.running import find_marked
@@ -32,23 +30,6 @@ def running(shared_house: Coordinated) -> Coordinated:
     """A house whose daemon runs and is left running."""
     shared_house.ask("GET", "/health")
     return shared_house
-
-
-def test_twenty_clients_at_once_start_exactly_one_daemon(house: Coordinated) -> None:
-    health: list[int] = []
-
-    def ask() -> None:
-        client = Client(find_project(house.root))
-        health.append(int(client.request("GET", "/health")["pid"]))
-        client.close()
-
-    threads = [threading.Thread(target=ask) for _ in range(20)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(health) == 20
-    assert len(set(health)) == 1
 
 
 def test_it_is_detached_and_leaves_no_child_of_the_starter(running: Coordinated) -> None:
@@ -109,14 +90,6 @@ def test_a_stop_ends_a_daemon_that_is_only_starting(house: Coordinated) -> None:
     assert not is_claimed() and house.daemon_pid() is None
 
 
-def test_after_kill_9_the_next_command_starts_it_again_over_the_stale_socket(house: Coordinated) -> None:
-    task = house.submit("hello", "echo hello > hello.txt")
-    house.run("wait", task, "--timeout", "30")
-    house.kill_daemon()
-    assert socket_path(find_project(house.root)).exists()
-    assert house.json("task", "detail", task)["merge"]["state"] == "landed"
-
-
 @pytest.mark.req("X2")
 def test_run_files_are_private(running: Coordinated) -> None:
     run = running.root / ".corral" / "run"
@@ -142,22 +115,6 @@ def test_two_projects_have_two_daemons(running: Coordinated, coordinate: Callabl
     assert running.daemon_pid() != other.daemon_pid()
     assert [row["session_id"] for row in other.ask("GET", "/sessions")] == ["of the second"]
     assert "of the second" not in str(running.ask("GET", "/sessions"))
-
-
-def test_stop_ends_a_worker_marks_its_task_and_the_next_start_resumes_it(house: Coordinated) -> None:
-    marker = house.root / "began"
-    script = f"echo x >> {marker}; [ $(wc -l < {marker}) -gt 1 ] || sleep 600; echo done > out.txt"
-    task = house.submit("long", script)
-    eventually(marker.exists)
-    worker = int(house.json("task", "detail", task).get("pid") or 0) or None
-    house.run("daemon", "stop")
-    if worker:
-        assert not psutil.pid_exists(worker)
-    house.run("daemon", "start")
-    house.run("wait", task, "--timeout", "30")
-    detail = house.json("task", "detail", task)
-    assert detail["attempts"] == 1
-    assert detail["merge"]["state"] == "landed"
 
 
 def test_drain_lets_a_running_task_finish(house: Coordinated) -> None:
@@ -347,17 +304,6 @@ def test_a_socket_in_the_runtime_folder_comes_back_like_any_other(
     assert house.daemon_pid() == pid
 
 
-def test_a_second_cleaning_is_mended_like_the_first(house: Coordinated) -> None:
-    house.run("daemon", "start")
-    pid = house.daemon_pid()
-    for name in ("one", "two"):
-        shutil.rmtree(house.root / ".corral" / "run", ignore_errors=True)
-        (house.root / ".corral" / "corral.db").unlink(missing_ok=True)
-        house.ask("POST", "/sessions", {"session_id": name})
-        assert house.daemon_pid() == pid
-    assert {row["session_id"] for row in house.json("session", "list")} == {"one", "two"}
-
-
 def test_who_finds_the_socket_is_answered_even_while_the_rest_cannot_be_put_back(house: Coordinated) -> None:
     house.run("daemon", "start")
     pid, run = house.daemon_pid(), house.root / ".corral" / "run"
@@ -378,17 +324,6 @@ def test_who_finds_the_socket_is_answered_even_while_the_rest_cannot_be_put_back
     assert house.ask("GET", "/health", timeout_s=10)["pid"] == pid
 
 
-def test_a_lock_file_that_is_deleted_lets_no_second_daemon_in(house: Coordinated) -> None:
-    house.run("daemon", "start")
-    pid = house.daemon_pid()
-    find_project(house.root).lock_file.unlink()
-    for _ in range(2):
-        argv = [sys.executable, "-m", "corral.daemon", "--project", str(house.root)]
-        source = str(Path(__file__).resolve().parents[2] / "daemon")
-        subprocess.run(argv, env={**os.environ, "PYTHONPATH": source}, check=True, timeout=60)
-    assert house.daemon_pid() == pid
-
-
 def test_a_worker_finds_corral_whatever_path_the_daemon_was_started_with(house: Coordinated) -> None:
     task = house.submit("who", "corral --version > version.txt", "--retries", "0")
     assert not any(Path(folder, "corral").exists() for folder in os.environ["PATH"].split(os.pathsep))
@@ -403,19 +338,6 @@ def test_a_daemon_that_a_worker_started_does_not_end_with_that_worker(
     task = house.submit("start another", f"cd {other.root} && corral daemon start", "--retries", "0")
     house.run("wait", task, "--timeout", "40")
     assert other.daemon_pid() is not None
-
-
-def test_a_session_that_dies_without_a_word_is_noticed_by_its_process_alone(house: Coordinated) -> None:
-    house.run("daemon", "start")
-    with subprocess.Popen(["sleep", "600"]) as client:
-        try:
-            house.hook("SessionStart", "s", source="startup", _hook={"pid": client.pid, "source": "command"})
-            house.edit("s", "src/a.py")
-            assert house.json("lock", "list")
-        finally:
-            client.kill()
-    eventually(lambda: house.json("session", "list")[0]["status"] == "disconnected")
-    assert house.json("lock", "list") == []
 
 
 def test_a_session_that_falls_silent_is_given_up(coordinate: Callable[..., Coordinated]) -> None:

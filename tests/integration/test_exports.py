@@ -98,19 +98,6 @@ def jq(file: Path, question: str) -> list[Any]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-@pytest.mark.req("SUP-AC2", "SUP-AC3", "SUP-FR3")
-def test_a_task_that_succeeds_has_four_events_each_once_and_in_order(house: Coordinated) -> None:
-    task = house.submit("says hello", "echo hello > hello.txt", "--priority", "7")
-    house.run("wait", task)
-    eventually(lambda: names(house, task) == FOUR)
-    found = lifecycle(house, task)
-    assert len({line["agent_id"] for line in found}) == 1 and found[0]["agent_id"]
-    assert all((line["task_id"], line["attempt"], line["priority"]) == (task, 1, 7) for line in found)
-    moments = [parse(line["timestamp"]) for line in found]
-    assert moments == sorted(moments)
-    assert "reason" not in found[-1]
-
-
 @pytest.mark.req("SUP-AC1", "SUP-AC4", "SUP-FR2")
 def test_a_running_task_has_an_active_lease_that_ends_with_it(house: Coordinated, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
@@ -128,19 +115,6 @@ def test_a_running_task_has_an_active_lease_that_ends_with_it(house: Coordinated
     same = ("task_id", "agent_id", "acquired_at", "expires_at", "attempt")
     assert [first[key] for key in same] == [last[key] for key in same]
     assert first["agent_id"] == lifecycle(house, task)[0]["agent_id"] == working
-
-
-@pytest.mark.req("SUP-AC3", "SUP-NFR1")
-def test_a_retried_task_has_a_group_of_events_for_each_attempt(house: Coordinated, tmp_path: Path) -> None:
-    once = f"[ -e {tmp_path}/failed ] || {{ touch {tmp_path}/failed; exit 3; }}; echo ok"
-    task = house.submit("fails once", once, "--retries", "1")
-    house.run("wait", task)
-    eventually(lambda: names(house, task) == [*FOUR[:3], "failed", *FOUR])
-    found = lifecycle(house, task)
-    assert [line["attempt"] for line in found] == [1, 1, 1, 1, 2, 2, 2, 2]
-    assert "command_failed" in found[3]["reason"]
-    assert found[0]["agent_id"] != found[4]["agent_id"]
-    eventually(lambda: [x["status"] for x in leases(house, task)] == ["active", "released"] * 2)
 
 
 @pytest.mark.req("SUP-FR6")

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import shlex
-import signal
-import sys
 from collections.abc import Callable
-from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,80 +12,6 @@ from tests.conftest import git
 from tests.support.coordinated import Coordinated, eventually
 
 Coordinate = Callable[..., Coordinated]
-
-SUITE = """
-import pathlib
-
-def read(name):
-    path = pathlib.Path(name)
-    return path.read_text().strip() if path.exists() else ""
-
-def test_one(): assert read("one.txt") == "1"
-def test_two(): assert read("two.txt") == "2"
-def test_three(): assert read("three.txt") == "3"
-"""
-
-FIX_ONE = """
-case $CORRAL_ITERATION in
-  1) sleep 1.5; echo 1 > one.txt ;;
-  *) grep -q 'test_two' "$CORRAL_FEEDBACK_FILE" && test ! -f two.txt && { sleep 1.5; echo 2 > two.txt; } ||
-     { sleep 1.5; echo 3 > three.txt; } ;;
-esac
-"""
-
-
-def worker_pids(task_id: str) -> list[int]:
-    """The processes of the work itself, not those of its evaluation."""
-    found = []
-    for one in Path("/proc").iterdir():
-        with suppress(OSError, ValueError):
-            environ = (one / "environ").read_bytes() if one.name.isdecimal() else b""
-            if f"CORRAL_TASK_ID={task_id}".encode() in environ and b"CORRAL_FEEDBACK_FILE=" in environ:
-                found.append(int(one.name))
-    return found
-
-
-@pytest.mark.slow("three iterations of a real test suite, with the daemon and the worker killed twice each")
-@pytest.mark.req("FR-LOOP-001", "FR-LOOP-002", "FR-LOOP-005", "FR-LOOP-006")
-def test_it_loops_from_three_failing_tests_to_green_while_daemon_and_worker_are_killed_twice_and_lands(
-    coordinate: Coordinate, repo: Path
-) -> None:
-    (repo / "test_numbers.py").write_text(SUITE)
-    git(repo, "add", "-A")
-    git(repo, "commit", "-qm", "three failing tests")
-    one = coordinate(repo)
-    one.configure("tasks: {retry_initial_s: 0.1, retry_max_s: 0.3}\n")
-    pytest_here = f"{shlex.quote(sys.executable)} -m pytest -q -p no:cacheprovider"
-    suite = f"{pytest_here} --junitxml=report.xml test_numbers.py; code=$?; exit $code"
-    (repo / ".git" / "info" / "exclude").write_text("report.xml\n__pycache__/\n")
-    task_id = one.json(
-        *("loop", "start", "--command", FIX_ONE, "--test", suite, "--junit", "report.xml", "--max-iterations", "6"),
-    )["task_id"]
-    killed = 0
-    for done in (0, 1):
-        eventually(partial(_is_at_work, one, task_id, done))
-        for pid in worker_pids(task_id):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-                killed += 1
-        eventually(partial(_is_at_work, one, task_id, done))
-        one.kill_daemon()
-    assert killed >= 2
-    one.run("wait", task_id, "--timeout", "120")
-    rows = one.json("loop", "history", task_id)
-    assert [row["iteration"] for row in rows] == list(range(1, len(rows) + 1))
-    assert rows[-1]["verdict"] == "converged" and [row["best"] for row in rows] == [False] * (len(rows) - 1) + [True]
-    failed = [row["evaluations"][-1]["value"]["failed"] for row in rows]
-    assert failed[-1] == 0 and sorted(failed, reverse=True) == failed and failed[0] in (2, 3)
-    status = one.json("loop", "status", task_id)
-    assert (status["status"], status["merge"]["state"]) == ("completed", "landed")
-    assert {"one.txt", "two.txt", "three.txt"} <= set(git(repo, "ls-tree", "--name-only", "main").split())
-
-
-def _is_at_work(one: Coordinated, task_id: str, done: int) -> bool:
-    status = one.ask("GET", f"/loops/{task_id}")
-    assert status["iterations"] <= done + 2, "it is too late to kill it"
-    return bool(status["iterations"] >= done and status["running_iteration"] and worker_pids(task_id))
 
 
 @pytest.mark.req("FR-LOOP-003", "FR-LOOP-005")

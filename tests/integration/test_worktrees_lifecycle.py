@@ -213,16 +213,6 @@ def test_how_far_a_checkout_is_behind(house: Open, repo: Path) -> None:
     assert one.worktrees.commits_behind("/") is None and one.worktrees.commits_behind(None) is None
 
 
-def test_a_path_with_spaces_and_letters_of_the_world(make_repo: Callable[..., Path]) -> None:
-    root = make_repo("my répo 日本")
-    one = House(root)
-    try:
-        detail = one.until_status(one.submit("echo x > 'neue Datei.txt'"), "completed")
-        assert detail["merge"] is not None
-    finally:
-        one.close()
-
-
 def test_a_repository_without_a_commit_is_told_so(tmp_path: Path) -> None:
     root = tmp_path / "empty"
     root.mkdir()

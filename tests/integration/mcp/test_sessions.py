@@ -17,7 +17,6 @@ from corral.core.instants import iso, parse
 from tests.conftest import git
 from tests.integration.mcp.client import Agent, play
 from tests.support.coordinated import Coordinated, eventually
-from tests.support.worlds import no_room_for
 
 AGENT = {
     "agent_id", "names", "agent_type", "session_id", "capabilities", "status", "unguarded", "current_task", "last_heartbeat",
@@ -160,29 +159,6 @@ def test_a_cleanup_counts_the_dead_and_leaves_the_living_alone(house: Coordinate
     assert house.ask("POST", "/sessions/cleanup") == nothing
     with pytest.raises(InvalidInput):
         house.ask("POST", "/sessions/cleanup", {"stale_threshold_minutes": 0})
-
-
-@pytest.mark.faults
-def test_a_database_that_cannot_be_written_is_said_and_the_session_goes_on(house: Coordinated) -> None:
-    async def scene(one: Agent) -> None:
-        me = (await one.call("register_session"))["session_id"]
-        pid = house.daemon_pid()
-        assert pid is not None
-        with no_room_for(pid):
-            for tool, arguments in (
-                ("heartbeat", {}),
-                ("write_handoff", {"summary": "x"}),
-                ("remember", {"summary": "x"}),
-            ):
-                said = await one.call(tool, **arguments)
-                assert (said["success"], said["error"]) == (False, "database_unavailable"), tool
-                assert said["remedy"]
-            assert (await one.call("read_handoff")) == {"handoffs": []}, "what is there can still be read"
-        assert (await one.call("heartbeat"))["session_id"] == me
-        assert (await one.call("write_handoff", summary="x"))["success"]
-        assert house.daemon_pid() == pid
-
-    play(house, scene)
 
 
 @pytest.mark.faults
