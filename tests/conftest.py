@@ -24,6 +24,7 @@ from corral.store import events, schema
 from corral.store.engine import search
 from tests.support import postgres, programs, recorded
 from tests.support.coordinated import Coordinated
+from tests.support.files import put
 from tests.support.forked import Forks, forking
 
 # How long an example takes is the machine's matter: on a busy one it fails nobody.
@@ -172,9 +173,7 @@ def git(cwd: Path, *args: str, check: bool = True, **extra: str) -> str:
 def commit(cwd: Path, files: dict[str, str], message: str = "change") -> str:
     """Write files, commit them, return the SHA."""
     for name, text in files.items():
-        target = cwd / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text)
+        put(cwd / name, text)
     git(cwd, "add", "--", *files)
     git(cwd, "commit", "-q", "-m", message)
     return git(cwd, "rev-parse", "HEAD")

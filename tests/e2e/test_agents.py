@@ -13,6 +13,7 @@ import yaml
 from tests.conftest import worktrees_of
 from tests.e2e.stage import Request, Step, bash, script, text, tool
 from tests.e2e.team import Team
+from tests.support.files import put
 
 pytestmark = pytest.mark.e2e
 ERRAND = "You work on one task of a batch"
@@ -25,9 +26,10 @@ def crew(start_team: Callable[..., Team], claude: Path) -> Team:
 
 
 def define(team: Team, name: str, front: str, body: str) -> None:
-    file = team.repo / ".claude" / "agents" / f"{name}.md"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(f"---\nname: {name}\ndescription: Use when: there is need\n{front}\n---\n\n{body}\n")
+    put(
+        team.repo / ".claude" / "agents" / f"{name}.md",
+        f"---\nname: {name}\ndescription: Use when: there is need\n{front}\n---\n\n{body}\n",
+    )
     team.house.trust()
 
 

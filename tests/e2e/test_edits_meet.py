@@ -11,6 +11,7 @@ import pytest
 from tests.conftest import commit, git
 from tests.e2e.stage import bash, bash_until, text, tool
 from tests.e2e.team import Pair, Team
+from tests.support.files import put
 
 pytestmark = pytest.mark.e2e
 
@@ -54,9 +55,10 @@ def test_a_file_changed_by_a_shell_command_while_another_holds_it_is_told_to_bot
 def test_the_commands_of_a_skill_and_of_a_monitor_are_guarded_as_those_of_bash(pair: Pair) -> None:
     team, holder, _other = pair
     for name, command in {"sweeps": "git stash", "overwrites": "echo theirs > draft.txt"}.items():
-        skill = team.repo / ".claude" / "skills" / name / "SKILL.md"
-        skill.parent.mkdir(parents=True)
-        skill.write_text(f"---\nname: {name}\ndescription: Does it.\n---\n!`{command}`\n")
+        put(
+            team.repo / ".claude" / "skills" / name / "SKILL.md",
+            f"---\nname: {name}\ndescription: Does it.\n---\n!`{command}`\n",
+        )
     holder.do(write("draft.txt", "not yet committed\n"))
     told = team.member().do(
         tool("ToolSearch", query="select:Monitor", max_results=1),

@@ -16,6 +16,7 @@ from tests.e2e.stage import script, text, tool
 from tests.e2e.team import PLUGIN, Team
 from tests.support import pictures
 from tests.support.coordinated import eventually
+from tests.support.files import put
 from tests.support.programs import requires
 from tests.support.tmux import Tmux
 from tests.support.worlds import stopped_for_good
@@ -62,9 +63,10 @@ def test_nothing_is_shown_that_may_not_be_true_any_more(
 
 def test_a_setting_turns_all_of_it_off(team: Team, terminals: Tmux, claude: Path, sealed: Path) -> None:
     trust(sealed, team.repo)
-    settings = sealed / ".claude" / "settings.json"
-    settings.parent.mkdir(exist_ok=True)
-    settings.write_text(json.dumps({"pluginConfigs": {"corral@inline": {"options": {"screen": False}}}}))
+    put(
+        sealed / ".claude" / "settings.json",
+        json.dumps({"pluginConfigs": {"corral@inline": {"options": {"screen": False}}}}),
+    )
     team.house.run("lock", "acquire", "cart.py")
     argv = [str(claude), *PLUGIN, "--permission-mode", "acceptEdits"]
     window = terminals.open(argv, cwd=team.repo, env=team.env, size=(COLUMNS, 42))

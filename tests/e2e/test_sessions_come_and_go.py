@@ -14,6 +14,7 @@ from tests.conftest import git
 from tests.e2e.client import Run, Terminal, trust
 from tests.e2e.stage import bash, bash_until, script, text, tool
 from tests.e2e.team import PLUGIN, Member, Team, plugin
+from tests.support.files import executable
 
 pytestmark = pytest.mark.e2e
 
@@ -32,9 +33,7 @@ def unguarded(team: Team, member: Member) -> bool:
 
 def test_a_session_whose_start_no_daemon_heard_is_known_and_briefed_with_its_first_prompt(team: Team) -> None:
     broken = team.repo.parent / "broken"
-    broken.mkdir()
-    (broken / "python3").write_text("#!/bin/sh\nexit 1\n")
-    (broken / "python3").chmod(0o755)
+    executable(broken / "python3", "#!/bin/sh\nexit 1\n")
     lost = team.member(path=broken)
     told = lost.do(write("a.txt"))
     assert told.count(f"You are {lost.name} in a repository") == 1

@@ -18,6 +18,7 @@ from tests.faults import stand_in
 from tests.faults.storm import processes_of
 from tests.integration.test_runner_anthropic import events, said
 from tests.support.coordinated import Coordinated, eventually
+from tests.support.files import executable
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
 
@@ -120,9 +121,9 @@ def house(
     """A repository whose client is the stand-in, and whose API misbehaves."""
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-test-0123456789-not-a-real-key")
     monkeypatch.setenv("ANTHROPIC_BASE_URL", api)
-    client = tmp_path / "client"
-    client.write_text(f"#!/bin/sh\nexec {shlex.quote(sys.executable)} {shlex.quote(str(stand_in.__file__))}\n")
-    client.chmod(0o755)
+    client = executable(
+        tmp_path / "client", f"#!/bin/sh\nexec {shlex.quote(sys.executable)} {shlex.quote(str(stand_in.__file__))}\n"
+    )
     made = coordinate(config=CONFIG.format(client=client))
     made.run("daemon", "start")
     return made

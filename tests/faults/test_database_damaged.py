@@ -15,6 +15,7 @@ import pytest
 from corral.store.engine.database import Database
 from tests.conftest import commit, git, worktrees_of
 from tests.support.coordinated import Coordinated, eventually
+from tests.support.files import executable
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
 PAGE = 4096
@@ -33,10 +34,7 @@ def truncate(file: Path) -> None:
 
 def follow(house: Coordinated, remedy: str, folder: Path) -> list[str]:
     """Type what the remedy says, up to the start of a daemon, in a shell; returns what was typed."""
-    shim = folder / "bin" / "corral"
-    shim.parent.mkdir()
-    shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m corral "$@"\n')
-    shim.chmod(0o755)
+    shim = executable(folder / "bin" / "corral", f'#!/bin/sh\nexec "{sys.executable}" -m corral "$@"\n')
     source = str(Path(__file__).resolve().parents[2] / "daemon")
     env = {**os.environ, "PATH": f"{shim.parent}:{os.environ['PATH']}", "PYTHONPATH": source}
     typed = re.findall("`([^`]+)`", remedy)

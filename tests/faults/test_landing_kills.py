@@ -22,6 +22,7 @@ from corral.work.worktrees import store as worktree_rows
 from tests.conftest import commit, git
 from tests.integration.landing_world import World, fingerprint, in_a_process, why
 from tests.support.examples import examples
+from tests.support.files import executable
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
 
@@ -137,10 +138,7 @@ def test_killed_when_the_remote_has_refused(repo: Path, tmp_path: Path) -> None:
     origin = tmp_path / "origin.git"
     git(tmp_path, "clone", "-q", "--bare", str(repo), str(origin))
     git(repo, "remote", "add", "origin", str(origin))
-    refuses = origin / "hooks" / "pre-receive"
-    refuses.parent.mkdir(exist_ok=True)
-    refuses.write_text("#!/bin/sh\necho not today >&2; exit 1\n")
-    refuses.chmod(0o755)
+    refuses = executable(origin / "hooks" / "pre-receive", "#!/bin/sh\necho not today >&2; exit 1\n")
     world.close()
     assert in_a_process(repo, VERIFY, "origin", CORRAL_CRASH_AT="push.refused").wait(60) == -9
     again = World(repo, landing=Landing(verify=[VERIFY], reruns=0, remote="origin"))

@@ -27,6 +27,7 @@ from tests.faults.storm import processes_of, seed_of_this_run
 from tests.faults.test_poison import kill_the_daemon
 from tests.integration.planned import Plan
 from tests.support.coordinated import Coordinated, eventually
+from tests.support.files import executable
 from tests.support.programs import program, requires
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
@@ -63,9 +64,9 @@ def agents(house: Coordinated, folder: Path) -> None:
     """Three kinds of agents with a program each, and a team of them."""
     members = []
     for name, capability in KINDS_OF_AGENTS.items():
-        program = folder / name.lower()
-        program.write_text(PROGRAM.format(name=name, phases=" ".join(PHASES[name]), pause=len(name) % 4))
-        program.chmod(0o755)
+        program = executable(
+            folder / name.lower(), PROGRAM.format(name=name, phases=" ".join(PHASES[name]), pause=len(name) % 4)
+        )
         file = house.root / ".claude" / "agents" / f"{name.lower()}.md"
         file.parent.mkdir(parents=True, exist_ok=True)
         front = f"name: {name.lower()}\ndescription: Use it.\nrunner: {name.lower()}\ncommand: [{program}]"

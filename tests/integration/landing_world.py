@@ -38,6 +38,7 @@ from corral.work.merges.store import merges, pauses, receipts
 from corral.work.merges.wire import summary
 from corral.work.worktrees import store as worktrees
 from tests.conftest import WITHOUT_ROOTS_RIGHTS, commit, git
+from tests.support.files import put
 
 OPEN = ("queued", "verifying")
 PAUSE_S = 0.03
@@ -51,8 +52,7 @@ class World:
         self.root = root
         common = common_dir or root / ".git"
         self.project = Project(root, common, root / ".corral", common == root)
-        self.project.home.mkdir(exist_ok=True)
-        (self.project.home / ".gitignore").write_text("*\n")
+        put(self.project.home / ".gitignore", "*\n")
         open_schema(self.project.database)
         self.db = Database(self.project.database)
         self.landing = landing or Landing()

@@ -15,6 +15,7 @@ import pytest
 from corral.core.errors import NotPermitted
 from tests.conftest import commit, git
 from tests.support.coordinated import Coordinated
+from tests.support.files import put
 
 
 def _call(
@@ -119,9 +120,7 @@ def test_what_a_clone_brings_of_a_clones_own_is_not_believed(
     git(tmp_path, "clone", "-q", str(evil.root), "clone")
     house, home = Coordinated(tmp_path / "clone"), tmp_path / "clone" / ".corral"
     for brought in ("corral.db", "corral.db-wal", "local.yaml", "metadata.json", "run/bin/corral", "logs/corral.log"):
-        file = evil.root / ".corral" / brought
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text("{}")
+        put(evil.root / ".corral" / brought, "{}")
         git(evil.root, "add", "-f", f".corral/{brought}")
         git(evil.root, "commit", "-q", "-m", "innocent")
         git(house.root, "pull", "-q")

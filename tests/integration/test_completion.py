@@ -17,6 +17,7 @@ import pytest
 
 from tests.conftest import git
 from tests.support.coordinated import Coordinated
+from tests.support.files import executable
 from tests.support.programs import requires
 
 SOURCE = Path(__file__).parents[2] / "daemon"
@@ -28,12 +29,11 @@ DEADLINE_S = 20.0
 def command(tmp_path: Path) -> Path:
     """A folder for PATH with the command ``corral``."""
     folder = tmp_path / "bin"
-    folder.mkdir()
-    (folder / "corral").write_text(
+    executable(
+        folder / "corral",
         f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {str(SOURCE)!r})\n"
-        "from corral.faces.cli import main\nsys.exit(main())\n"
+        "from corral.faces.cli import main\nsys.exit(main())\n",
     )
-    (folder / "corral").chmod(0o755)
     return folder
 
 

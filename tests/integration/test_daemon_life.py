@@ -23,6 +23,7 @@ from corral.config.paths import find_project, socket_path
 from tests.conftest import NEEDS_RIGHTS_DROPPED, WITHOUT_ROOTS_RIGHTS, commit, git
 from tests.integration.running import find_marked
 from tests.support.coordinated import Coordinated, eventually
+from tests.support.files import executable
 
 
 @pytest.fixture
@@ -182,9 +183,7 @@ def test_how_a_worker_is_started_and_stopped_follows_the_settings_of_the_moment(
 ) -> None:
     house.configure("supervisor: {stop_grace_s: 60}\n")
     house.run("daemon", "start")
-    client = tmp_path / "client"
-    client.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\nexit 7\n")
-    client.chmod(0o755)
+    client = executable(tmp_path / "client", f"#!/bin/sh\ntouch {tmp_path}/ran\nexit 7\n")
     chosen = f"supervisor: {{stop_grace_s: 0.1}}\nrunners: {{claude: {{command: {client}}}}}\n"
     house.configure(chosen)
     eventually(lambda: house.ask("GET", "/config")["settings"]["runners"]["claude"]["command"] == str(client))

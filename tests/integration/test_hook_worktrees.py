@@ -12,6 +12,7 @@ import pytest
 from tests.bundle.listener import coordinate, listening
 from tests.conftest import commit, git
 from tests.integration.hooking import fire, silent
+from tests.support.files import put
 
 
 def made(done: subprocess.CompletedProcess[bytes]) -> Path:
@@ -77,8 +78,7 @@ def test_a_branch_that_exists_is_used_and_not_reset(repo: Path) -> None:
 
 
 def test_a_worktree_that_cannot_be_made_is_an_error_with_gits_own_words(repo: Path) -> None:
-    (repo / ".claude").mkdir()
-    (repo / ".claude" / "worktrees").write_text("in the way")
+    put(repo / ".claude" / "worktrees", "in the way")
     done = fire(repo, "WorktreeCreate", name="x")
     assert (done.returncode, done.stdout) == (1, b"")
     assert b"fatal" in done.stderr

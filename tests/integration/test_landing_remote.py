@@ -26,6 +26,7 @@ from tests.integration.git.test_git_wrapper import shim
 from tests.integration.landing_world import World, fingerprint, why
 from tests.integration.test_direct_commits import VERIFY, step_until, tip_row, why_red
 from tests.support.coordinated import Coordinated, eventually
+from tests.support.files import executable, put
 from tests.support.programs import requires
 
 
@@ -55,11 +56,7 @@ class Origin:
 
     def hook(self, name: str, body: str) -> Path:
         """A hook of the remote's own."""
-        file = self.place / "hooks" / name
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(f"#!/bin/sh\n{body}\n")
-        file.chmod(0o755)
-        return file
+        return executable(self.place / "hooks" / name, f"#!/bin/sh\n{body}\n")
 
 
 @pytest.fixture
@@ -85,8 +82,7 @@ def verify(world: World, *commands: str) -> None:
 def test_what_is_verified_lands_there_first_and_then_here(world: World, origin: Origin, tmp_path: Path) -> None:
     order = tmp_path / "order"
     origin.hook("pre-receive", f"git --git-dir={world.root}/.git rev-parse main > {order}")
-    (world.root / ".git/hooks/pre-push").write_text(f"#!/bin/sh\necho hook >> {order}\n")
-    (world.root / ".git/hooks/pre-push").chmod(0o755)
+    executable(world.root / ".git/hooks/pre-push", f"#!/bin/sh\necho hook >> {order}\n")
     before = world.tip()
     world.branch("feature", {"new.txt": "x\n"})
     commit(world.root, {"since.txt": "x\n"})
@@ -500,9 +496,7 @@ def test_a_remote_of_a_tracked_file_is_approved_first_and_ones_own_is_not(world:
     world.skip(300)
     world.spend(5)
     assert world.merge(merge_id)["state"] == "landed" and origin.tip() == world.tip() != before
-    own = account.home() / ".corral/config.yaml"
-    own.parent.mkdir(exist_ok=True)
-    own.write_text("landing:\n  remote: origin\n")
+    put(account.home() / ".corral/config.yaml", "landing:\n  remote: origin\n")
     (world.root / ".corral/config.yaml").unlink()
     assert SettingsHolder(world.project, world.repo(), {}).untrusted() == []
 

@@ -12,6 +12,7 @@ import pytest
 from tests.conftest import git
 from tests.integration.running import find_marked
 from tests.support.coordinated import Coordinated, eventually
+from tests.support.files import put
 
 Coordinate = Callable[..., Coordinated]
 
@@ -168,8 +169,7 @@ def test_a_checkout_whose_place_was_taken_gives_no_verdict_and_nobodys_files_are
 ) -> None:
     one = coordinate(repo)
     mine = tmp_path / "mine"
-    mine.mkdir()
-    (mine / "precious.txt").write_text("precious\n")
+    put(mine / "precious.txt", "precious\n")
     swap = f'here=$PWD; mv "$here" {tmp_path}/away && ln -s {mine} "$here"; true'
     task_id = looped(one, "--command", "echo 1 > n.txt", "--test", swap, "--max-iterations", "1")
     one.run("wait", task_id, "--timeout", "60", check=False)

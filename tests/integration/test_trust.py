@@ -13,6 +13,7 @@ from corral.config.paths import find_project
 from corral.core.errors import ConfigInvalid, InvalidInput, NotPermitted, NotTrusted
 from tests.conftest import commit, git
 from tests.support.coordinated import Coordinated, eventually
+from tests.support.files import put
 
 AGENT = "---\nname: mine\ndescription: Does it.\nrunner: own\ncommand: [touch, {ran}]\n---\n\nDo it.\n"
 
@@ -125,8 +126,7 @@ def test_a_file_that_a_worker_can_write_opens_no_protected_path(house: Coordinat
 
 
 def test_the_users_own_configuration_needs_no_answer(house: Coordinated, sealed: Path) -> None:
-    (sealed / ".corral").mkdir()
-    (sealed / ".corral" / "config.yaml").write_text("worktrees: {setup: ['true']}\n")
+    put(sealed / ".corral" / "config.yaml", "worktrees: {setup: ['true']}\n")
     house.run("worktree", "create", "mine", CORRAL_LANDING_VERIFY="true")
     assert house.json("trust") == {"approved": [], "untrusted": []}
 

@@ -12,6 +12,7 @@ from corral.faces.cli.project.claude_settings import MARK
 from tests.conftest import commit, git
 from tests.integration.claude_settings import settings_of
 from tests.support.coordinated import Coordinated, eventually
+from tests.support.files import put
 
 
 def test_uninstall_takes_everything_away_keeps_what_was_saved_and_lets_it_be_prepared_again(house: Coordinated) -> None:
@@ -97,8 +98,7 @@ def test_a_worktrees_root_outside_is_emptied_and_nothing_else_of_it(
     coordinate: Callable[..., Coordinated], tmp_path: Path
 ) -> None:
     outside = tmp_path / "elsewhere"
-    outside.mkdir()
-    (outside / "mine.txt").write_text("mine")
+    put(outside / "mine.txt", "mine")
     house = coordinate(config=f"worktrees: {{root: {outside}}}")
     house.run("wait", house.submit("hello", "echo hello > hello.txt"), "--timeout", "60")
     house.run("worktree", "create", "there")

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from tests.support.coordinated import Coordinated, eventually
+from tests.support.files import put
 
 
 def spoil(folder: Path) -> None:
     """Put a file in a folder's place."""
     if folder.is_dir():
         folder.rename(folder.with_name(f"{folder.name}-before"))
-    folder.parent.mkdir(exist_ok=True)
-    folder.write_text("in the way")
+    put(folder, "in the way")
 
 
 def needs(house: Coordinated) -> list[dict[str, Any]]:

@@ -22,6 +22,7 @@ import pytest
 from tests.conftest import commit, git
 from tests.e2e.team import corral_command
 from tests.support.coordinated import Coordinated, eventually
+from tests.support.files import executable, put
 
 IDENTITY = {f"GIT_{who}_{what}": "a@b.test" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
 
@@ -113,10 +114,7 @@ def test_a_wait_for_a_person_says_what_for_and_the_commands_that_end_it_and_ends
 
 def shell(folder: Path, script: str) -> Path:
     """A shell in which a person types this, and leaves."""
-    file = folder / "typing"
-    file.write_text(f"#!/bin/sh\n{script}\n")
-    file.chmod(0o755)
-    return file
+    return executable(folder / "typing", f"#!/bin/sh\n{script}\n")
 
 
 def test_a_wait_that_failed_says_each_thing_once_with_its_reason_and_what_to_type(
@@ -207,8 +205,7 @@ def test_a_red_target_leads_to_the_ignored_file_that_its_verification_lacks(
     person = Person(house, tmp_path / "bin")
     commit(house.root, {".gitignore": "_version.py\nbuild/\n__pycache__/\n"})
     (house.root / "_version.py").write_text("version = 1\n")
-    (house.root / "build").mkdir()
-    (house.root / "build" / "out").write_text("x\n")
+    put(house.root / "build" / "out", "x\n")
     task = house.submit("Say hello", "echo hello > hello.txt")
     need = person.need("red_target")
     assert need["remedy"] in house.run("wait", task, "--timeout", "0", check=False).stdout

@@ -20,6 +20,7 @@ from corral.work.worktrees.allocation import begin_reclaim
 from corral.work.worktrees.removal import tidy_branches
 from tests.conftest import commit, git, worktrees_of
 from tests.integration.supervision import House, houses, utc_now
+from tests.support.files import put
 
 Open = Callable[..., House]
 
@@ -70,8 +71,7 @@ def test_a_folder_that_stands_there_is_not_touched(house: Open, repo: Path) -> N
     one = house()
     create(one, "other")
     folder = worktrees_of(repo) / "mine"
-    folder.mkdir()
-    (folder / "precious.txt").write_text("x")
+    put(folder / "precious.txt", "x")
     with pytest.raises(Conflict, match="exists already"):
         create(one)
     assert (folder / "precious.txt").read_text() == "x"

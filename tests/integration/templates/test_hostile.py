@@ -14,6 +14,7 @@ import pytest
 from tests.conftest import commit, git
 from tests.integration.templates.repositories import FILES, release, template
 from tests.support.coordinated import Coordinated
+from tests.support.files import executable
 
 
 @pytest.fixture
@@ -109,8 +110,7 @@ def test_hostile_yaml(house: Coordinated, tmp_path: Path, text: str) -> None:
 def test_no_hook_and_no_filter_of_a_template_runs(house: Coordinated, tmp_path: Path) -> None:
     source = template(tmp_path / "ours", **{".gitattributes": "* filter=evil\n"})
     for hook in ("post-checkout", "post-merge", "reference-transaction", "pre-auto-gc", "post-index-change"):
-        (source / ".git/hooks" / hook).write_text(f"#!/bin/sh\ntouch {tmp_path}/pwned\n")
-        (source / ".git/hooks" / hook).chmod(0o755)
+        executable(source / ".git/hooks" / hook, f"#!/bin/sh\ntouch {tmp_path}/pwned\n")
     git(source, "config", "filter.evil.smudge", f"touch {tmp_path}/pwned")
     git(source, "config", "core.fsmonitor", f"touch {tmp_path}/pwned")
     (tmp_path / "pwned").unlink(missing_ok=True)
