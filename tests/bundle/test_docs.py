@@ -181,7 +181,7 @@ def test_every_option_and_argument_says_what_it_is() -> None:
 def test_a_help_page_shows_it_all(words: list[str]) -> None:
     shown = subprocess.run(
         [sys.executable, "-m", "corral", *words, "--help"],
-        env={**os.environ, "PYTHONPATH": str(ROOT / "daemon"), "COLUMNS": "100"},
+        env={**os.environ, "COLUMNS": "100"},
         capture_output=True,
         text=True,
         check=True,

@@ -8,7 +8,7 @@ import pytest
 
 from corral.git.checkouts import private
 from corral.git.process.command import open_repository
-from tests.conftest import commit, git
+from tests.conftest import commit, commit_all, git
 from tests.e2e.stage import bash, tool
 from tests.e2e.team import Team
 from tests.e2e.test_worktrees_of_sessions import ISOLATED, delegation, worktrees
@@ -22,8 +22,7 @@ def shared(team: Team) -> Team:
     """A repository whose team has committed what ``corral init`` wrote, and ignores some files."""
     ignore = "*.db\n.env\n.corral/\n.claude/worktrees/\n"
     commit(team.repo, {".gitignore": ignore, "f.txt": "1\n"})
-    git(team.repo, "add", ".claude")
-    git(team.repo, "commit", "-qm", "Coordinate with Corral")
+    commit_all(team.repo, "Coordinate with Corral", ".claude")
     return team
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import commit, git
+from tests.conftest import commit, commit_all, git
 from tests.e2e.client import trust
 from tests.e2e.stage import script, text, tool
 from tests.e2e.team import PLUGIN, Team
@@ -82,8 +82,7 @@ def test_a_person_sees_the_queue_in_the_pane_approves_what_it_shows_and_lands_th
 ) -> None:
     team = start_team()
     house, repo = team.house, team.repo
-    git(repo, "add", ".corral", ".claude")
-    git(repo, "commit", "-qm", "Coordinate with Corral")
+    commit_all(repo, "Coordinate with Corral", ".corral", ".claude")
     first = house.submit("Say hello", "echo hello > hello.txt")
     team.until(lambda: house.ask("GET", f"/tasks/{first}/detail")["outcome"] == "landed")
     task = house.submit("Describe how to test", "echo 'Run pytest -q before each commit.' >> CLAUDE.md")

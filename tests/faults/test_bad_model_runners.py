@@ -162,6 +162,5 @@ def test_each_has_a_clear_end_a_usage_limit_is_told_and_the_queue_goes_on(house:
     eventually(lambda: house.ask("GET", f"/tasks/{limited}/detail")["attempt_history"][0]["error_code"])
     (attempt,) = house.json("task", "detail", limited)["attempt_history"]
     assert attempt["error_code"] == "api_error" and "You've hit your session limit." in attempt["error_message"]
-    fine = house.submit("fine", "echo fine > fine.txt")
-    house.run("wait", fine, "--timeout", "60")
+    fine = house.carry_out("fine", "echo fine > fine.txt")
     assert house.json("task", "detail", fine)["merge"]["state"] == "landed", "commands go on"

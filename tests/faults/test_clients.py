@@ -22,7 +22,7 @@ import pytest
 
 from corral.client.connection import Client
 from corral.config.paths import find_project, socket_path
-from tests.conftest import commit, git
+from tests.conftest import commit_on, git
 from tests.integration.test_landing_verification import gone
 from tests.support.coordinated import Coordinated, eventually
 
@@ -127,9 +127,7 @@ def test_a_request_whose_answer_was_lost_is_repeated_and_has_one_effect(
     coordinate: Callable[..., Coordinated], make_repo: Callable[..., Path]
 ) -> None:
     house = coordinate(make_repo("long" * 30))
-    git(house.root, "switch", "-q", "-c", "side")
-    commit(house.root, {"side.txt": "x\n"})
-    git(house.root, "switch", "-q", "main")
+    commit_on(house.root, "side", {"side.txt": "x\n"})
     house.run("daemon", "start")
     house.hook("SessionStart", "s1", source="startup")
     asked: dict[str, Callable[[], object]] = {

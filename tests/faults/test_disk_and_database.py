@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import sqlite3
 import stat
@@ -115,8 +114,7 @@ def test_a_full_disk_refuses_loses_nothing_and_is_over_when_there_is_room(
     home = house.root / ".corral"
     if kind == "disk":
         mount(home, "4m")
-    first = house.submit("first", "echo 1 > first.txt")
-    house.run("wait", first, "--timeout", "60")
+    first = house.carry_out("first", "echo 1 > first.txt")
     house.ask("POST", "/locks/acquire", {"paths": ["src/a.py"], "session_id": "early"})
     pid = house.daemon_pid()
     assert pid is not None
@@ -296,9 +294,8 @@ def test_on_a_full_disk_a_held_file_stays_and_a_person_lets_edits_pass(mount: Mo
 
 def start_one(root: Path) -> subprocess.Popen[bytes]:
     """A starter as every client is one. It leaves when the daemon, which inherits its output, is ready."""
-    env = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2] / "daemon")}
     argv = [sys.executable, "-m", "corral.daemon", "--project", str(root)]
-    return subprocess.Popen(argv, cwd="/", env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    return subprocess.Popen(argv, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
 
 
 @pytest.mark.req("D9")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 import subprocess
-import time
-from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 
@@ -21,6 +19,7 @@ from corral.work.merges.wire import covered_by
 from corral.work.worktrees import store as worktree_rows
 from tests.conftest import commit, git
 from tests.integration.landing_world import World, fingerprint, in_a_process, why
+from tests.support.coordinated import eventually
 from tests.support.examples import examples
 from tests.support.files import executable
 
@@ -189,13 +188,6 @@ def test_killed_when_it_has_kept_what_a_rewound_target_lost(repo: Path) -> None:
     again.close()
 
 
-def wait_until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 @pytest.mark.req("I1")
 @pytest.mark.req("I2")
 @pytest.mark.req("I4")
@@ -248,7 +240,7 @@ def test_killed_again_and_again(repo: Path) -> None:
     while kills < examples(8, usual=4):
         alive.unlink(missing_ok=True)
         living = in_a_process(repo, verify)
-        wait_until(lambda living=living: alive.exists() or living.poll() is not None)  # type: ignore[misc]
+        eventually(lambda living=living: alive.exists() or living.poll() is not None)  # type: ignore[misc]
         try:
             assert living.wait(chance.random()) == 0
             break

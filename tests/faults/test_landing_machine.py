@@ -12,7 +12,7 @@ from corral.config.paths import Project
 from corral.config.sections.sharing import Landing
 from corral.config.worktree_root import WorktreeRoot
 from corral.git.land import landing
-from tests.conftest import git, worktrees_of
+from tests.conftest import commit_all, git, worktrees_of
 from tests.integration.landing_world import World, why
 from tests.support.coordinated import Coordinated, eventually
 from tests.support.programs import program
@@ -78,8 +78,7 @@ def test_a_command_that_is_killed_every_time_is_shown_everywhere_and_the_target_
 ) -> None:
     up = tmp_path / "up"
     house = coordinate(verify=(f"test -e {up} || kill -9 $$",))
-    git(house.root, "add", "-A")
-    git(house.root, "commit", "-q", "-m", "corral")
+    commit_all(house.root, "corral")
     first = house.submit("one", "echo 1 > one.txt")
     behind = house.submit("two", "echo 2 > two.txt", "--wait-for", first)
     need = eventually(

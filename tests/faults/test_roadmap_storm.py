@@ -22,7 +22,7 @@ from corral.core.errors import DaemonUnreachable
 from corral.work.evidence.lines import KINDS
 from corral.work.roadmap.checks import read_roadmap
 from corral.work.roadmap.document import with_statuses
-from tests.conftest import git, worktrees_in
+from tests.conftest import commit_all, git, worktrees_in
 from tests.faults.storm import processes_of, seed_of_this_run
 from tests.faults.test_poison import kill_the_daemon
 from tests.integration.planned import Plan
@@ -204,8 +204,7 @@ def test_a_roadmap_of_thirty_tasks_is_worked_off_whatever_is_killed(
     folder.mkdir()
     house = coordinate(verify=("test -f README.md",), config=CONFIG)
     agents(house, folder)
-    git(house.root, "add", "-A")
-    git(house.root, "commit", "-qm", "coordinated")
+    commit_all(house.root, "coordinated")
     thirty = Thirty(house, folder, chance)
     plan, ask = Plan(house, thirty.text), Asking(house)
     house.run("supervisor", "start")

@@ -28,6 +28,7 @@ from corral.work.tasks.store import tasks as task_rows
 from tests.conftest import git, worktrees_in, worktrees_of
 from tests.integration.running import find_marked, finish, is_alive, keeper_of, kill
 from tests.integration.supervision import IMPATIENT, House, in_a_process, settings_with, utc_now
+from tests.support.coordinated import eventually
 from tests.support.examples import examples
 from tests.support.programs import requires
 
@@ -129,7 +130,7 @@ def started_in_a_process(repo: Path, command: str, **extra: str) -> tuple[str, i
     """Start a task by a daemon, which is then killed; the task, and its worker's pid, which the command writes to ``pids``."""
     pids = repo.parent / "pids"
     child = in_a_process(repo, [{"title": "long", "command": f"echo $$ >> {pids}; {command}"}], **extra)
-    _until(lambda: pids.exists() and pids.read_text().strip() != "")
+    eventually(lambda: pids.exists() and pids.read_text().strip() != "")
     child.kill()
     child.communicate()
     (task_id,) = stored(repo)
@@ -138,7 +139,7 @@ def started_in_a_process(repo: Path, command: str, **extra: str) -> tuple[str, i
 
 def kill_and_wait(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
-    _until(lambda: not is_alive(pid))
+    eventually(lambda: not is_alive(pid))
 
 
 @pytest.mark.parametrize("victims", [("keeper",), ("worker",), ("keeper", "worker"), ("worker", "keeper")])
@@ -153,7 +154,7 @@ def test_a_worker_that_died_with_its_daemon_is_ended_salvaged_and_begun_again_at
     for victim in victims:
         kill_and_wait({"keeper": keeper_of(folder), "worker": worker}[victim])
     if victims == ("worker",):
-        _until(lambda: "\nexit -9" in (folder / "record").read_text())
+        eventually(lambda: "\nexit -9" in (folder / "record").read_text())
     house = House(repo, settings_with(tasks={"retry_initial_s": 600}))  # nobody waits after the first death
     try:
         house.until(lambda: len(pids.read_text().split()) == 2, 20)
@@ -299,7 +300,7 @@ def test_a_task_cancelled_whose_worker_outlived_its_daemon_ends_after_it_with_it
     repo: Path, convention: bool
 ) -> None:
     child = in_a_process(repo, [{"title": "long", "command": "echo x > part.txt; while :; do sleep 0.1; done"}])
-    _until(lambda: list(worktrees_of(repo).glob("*/part.txt")))
+    eventually(lambda: list(worktrees_of(repo).glob("*/part.txt")))
     child.kill()
     child.communicate()
     (task_id,) = stored(repo)
@@ -369,7 +370,7 @@ def test_a_setup_command_of_a_killed_daemon_is_ended_before_its_task_goes_on(rep
     assert child.stdout is not None
     child.stdout.readline()
     task_id = child.stdout.readline().strip()
-    _until(lambda: list(worktrees_of(repo).glob("*/setting-up")))
+    eventually(lambda: list(worktrees_of(repo).glob("*/setting-up")))
     child.kill()
     child.communicate()
     assert find_marked(task_id)
@@ -389,7 +390,7 @@ def test_a_kill_in_the_middle_of_many_allocations(repo: Path) -> None:
     assert child.stdout is not None
     for _ in range(MANY + 1):
         child.stdout.readline()
-    _until(lambda: len(worktrees_in(repo)) >= 4)
+    eventually(lambda: len(worktrees_in(repo)) >= 4)
     child.kill()
     child.communicate()
     house = House(repo, IMPATIENT)
@@ -399,10 +400,3 @@ def test_a_kill_in_the_middle_of_many_allocations(repo: Path) -> None:
         assert len(git(repo, "worktree", "list").splitlines()) == 1
     finally:
         house.close()
-
-
-def _until(so: Any, timeout_s: float = 30) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not so():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)

@@ -197,14 +197,18 @@ class World:
     def pause(self, target: str = "main") -> TargetPauseRow | None:
         return self.db.read(pauses.paused).get(target)
 
-    def until(self, merge_id: str, *states: str, deadline_s: float = 30) -> MergeRow:
-        """Run until the request is in one of the states."""
+    def step_until(self, so: Callable[[], object], *, deadline_s: float = 30) -> None:
+        """Step until something is so; time goes by as it does."""
         deadline = time.monotonic() + deadline_s
-        while (row := self.merge(merge_id))["state"] not in states:
-            assert time.monotonic() < deadline, row
+        while not so():
+            assert time.monotonic() < deadline, self.db.read(merges.listing)
             self.queue.step(self.now())
             time.sleep(PAUSE_S)
-        return row
+
+    def until(self, merge_id: str, *states: str, deadline_s: float = 30) -> MergeRow:
+        """Step until the request is in one of the states."""
+        self.step_until(lambda: self.merge(merge_id)["state"] in states, deadline_s=deadline_s)
+        return self.merge(merge_id)
 
     def land(self, branch: str, **values: Any) -> MergeRow:
         merge_id = self.submit(branch, **values)

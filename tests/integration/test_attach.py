@@ -13,7 +13,7 @@ import pytest
 
 from corral.core.errors import Conflict, InvalidInput
 from tests.conftest import git
-from tests.support.coordinated import Coordinated, _source, eventually
+from tests.support.coordinated import Coordinated, eventually
 from tests.support.files import executable
 
 CLIENT = """#!/bin/sh
@@ -49,13 +49,12 @@ def test_a_conversation_is_resumed_in_its_place_but_not_beside_its_worker(
     assert house.run("attach", task, check=False).returncode == InvalidInput.exit_code, "no terminal"
     master, slave = pty.openpty()
     done = subprocess.run(
-        [sys.executable, "-m", "corral", "attach", task], cwd=house.root, env={**os.environ, "PYTHONPATH": _source()},
+        [sys.executable, "-m", "corral", "attach", task], cwd=house.root,
         stdin=slave, capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     os.close(master)
     os.close(slave)
     assert done.stdout == f"resumed {session} in {running['worktree']}\n", done.stderr
 
-    plain = house.submit("Plain", "true")
-    house.run("wait", plain)
+    plain = house.carry_out("Plain", "true")
     assert house.run("attach", plain, "--print", check=False).returncode == InvalidInput.exit_code

@@ -138,8 +138,7 @@ def test_aliases_that_save_typing_are_fine(house: Coordinated, tmp_path: Path) -
 
 @pytest.mark.req("FR-QUEUE-008", "D15")
 def test_who_waits_for_a_dead_task_fails_at_once_and_says_for_which(house: Coordinated) -> None:
-    dead = house.submit("no good", "exit 1", "--retries", "0")
-    house.run("wait", dead, "--timeout", "60", check=False)
+    dead = house.carry_out("no good", "exit 1", "--retries", "0", check=False)
     assert house.json("task", "detail", dead)["status"] == "dead"
     child = house.submit("after it", "true", "--wait-for", dead)
     end = house.json("task", "detail", child)

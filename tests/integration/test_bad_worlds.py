@@ -218,7 +218,7 @@ def test_a_home_that_may_not_be_written_is_said_and_left(repo: Path, request: py
         os.lchown(path, 65534, 65534)
     (repo / ".corral" / "run").chmod(0o000)
     before = sorted(str(path) for path in (repo / ".corral").rglob("*"))
-    env = {**os.environ, "PYTHONPATH": SOURCE, "HOME": "/nonexistent", "PYTHONDONTWRITEBYTECODE": "1"}
+    env = {**os.environ, "HOME": "/nonexistent", "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(
         ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", sys.executable, "-m", "corral", "task", "list", "--json"],
         cwd=repo, env=env, capture_output=True, text=True, timeout=60,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.conftest import git
+from tests.conftest import commit_all, git
 from tests.integration.refusals import refused
 from tests.support.coordinated import Coordinated
 
@@ -124,8 +124,7 @@ def test_without_a_verification_the_receipt_says_so_wherever_it_is_shown(
     coordinate: Callable[..., Coordinated],
 ) -> None:
     house = coordinate(verify=())
-    task = house.submit("hello", "echo hello > hello.txt")
-    house.run("wait", task, "--timeout", "60")
+    task = house.carry_out("hello", "echo hello > hello.txt")
     receipt = house.json("task", "detail", task)["merge"]["receipt"]
     assert receipt["status"] == "unverified"
     assert (receipt["commands"], receipt["exit_code"], receipt["tests"]) == ([], None, None)
@@ -184,8 +183,7 @@ def test_wrong_values_exit_with_2_and_change_nothing(untouched: Coordinated) -> 
 
 
 def test_what_contradicts_the_present_state_exits_with_4(house: Coordinated) -> None:
-    task = house.submit("hello", "echo hello > hello.txt")
-    house.run("wait", task, "--timeout", "60")
+    task = house.carry_out("hello", "echo hello > hello.txt")
     merge = house.json("merge", "list")[0]["merge_id"]
     house.run("lock", "acquire", "src/a.py", CLAUDE_CODE_SESSION_ID="one")
     house.run("worktree", "create", "mine", CLAUDE_CODE_SESSION_ID="one")
@@ -231,8 +229,7 @@ def test_lists_begin_with_the_number_both_nouns_understand_every_name_and_a_task
     house: Coordinated,
 ) -> None:
     title = "Write down in a very long title what is to be done, so that no terminal shows it whole"
-    task = house.submit(title, "echo hello > hello.txt")
-    house.run("wait", task)
+    task = house.carry_out(title, "echo hello > hello.txt")
     (merge,) = house.json("merge", "list")
     assert (merge["number"], merge["title"]) == (1, title)
     for noun in ("task", "merge"):
@@ -271,8 +268,7 @@ def test_lists_begin_with_the_number_both_nouns_understand_every_name_and_a_task
     git(house.root, "worktree", "add", "-q", "../side", "side")
     git(house.root.parent / "side", "commit", "-q", "--allow-empty", "-m", "empty")
     (house.root.parent / "side" / "side.txt").write_text("x")
-    git(house.root.parent / "side", "add", ".")
-    git(house.root.parent / "side", "commit", "-q", "-m", "side")
+    commit_all(house.root.parent / "side", "side")
     alone = house.json("merge", "submit", "side")["merge_id"]
     waited = house.json("wait", alone[:8])
     assert waited["done"] and waited["merges"][0]["merge_id"] == alone

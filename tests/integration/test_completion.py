@@ -87,8 +87,7 @@ def test_ids_branches_agents_and_names_are_completed_and_a_hostile_name_is_not_e
     git(house.root, "branch", "--", hostile)
     git(house.root, "branch", "feat/größe")
     title = r"\$(touch pwned) [/bold] `touch pwned` \"; touch pwned"
-    task = house.submit(title, "true")
-    house.run("wait", task)
+    task = house.carry_out(title, "true")
     house.run("lock", "acquire", "src/a.py")
     house.run("alias", "set", "stale", "task list --status waiting")
     env = {**os.environ, "PATH": f"{command}:{os.environ['PATH']}"}

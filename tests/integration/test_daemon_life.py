@@ -42,8 +42,7 @@ def test_it_is_detached_and_leaves_no_child_of_the_starter(running: Coordinated)
 
 def test_it_lives_on_if_whoever_asked_for_it_is_killed_before_it_is_ready(house: Coordinated, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "corral.daemon", "--project", str(house.root)]
-    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "daemon")}
-    with psutil.Popen(command, env=env) as starter:
+    with psutil.Popen(command) as starter:
         eventually(starter.children)
         (daemon,) = starter.children()
         daemon.suspend()
@@ -201,14 +200,13 @@ def test_how_a_worker_is_started_and_stopped_follows_the_settings_of_the_moment(
 
 @NEEDS_RIGHTS_DROPPED
 def test_a_read_only_corral_folder_is_an_error_with_a_remedy(house: Coordinated) -> None:
-    source = str(Path(__file__).resolve().parents[2] / "daemon")
+    str(Path(__file__).resolve().parents[2] / "daemon")
     command = [*WITHOUT_ROOTS_RIGHTS, sys.executable, "-m", "corral", "task", "list"]
     (house.root / ".corral").chmod(0o500)
     try:
         done = subprocess.run(
             command,
             cwd=house.root,
-            env={**os.environ, "PYTHONPATH": source},
             capture_output=True,
             text=True,
             timeout=60,
@@ -224,8 +222,7 @@ def test_git_variables_of_the_starter_do_not_reach_the_daemon(house: Coordinated
     other = tmp_path / "other"
     git(tmp_path, "init", "-q", str(other))
     house.run("daemon", "start", GIT_DIR=str(other / ".git"), GIT_INDEX_FILE="/nonexistent")
-    task = house.submit("hello", "echo hello > hello.txt")
-    house.run("wait", task, "--timeout", "30")
+    house.carry_out("hello", "echo hello > hello.txt")
     assert git(house.root, "show", "main:hello.txt") == "hello"
 
 
@@ -241,9 +238,8 @@ def test_an_interrupted_command_exits_with_130(house: Coordinated) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     house.run("daemon", "start")
     house.submit("long", "sleep 60")
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2] / "daemon")}
     process = subprocess.Popen(
-        [sys.executable, "-m", "corral", "wait", "--all"], cwd=house.root, env=environment, stderr=subprocess.PIPE
+        [sys.executable, "-m", "corral", "wait", "--all"], cwd=house.root, stderr=subprocess.PIPE
     )
     eventually(lambda: len(psutil.Process(process.pid).net_connections("unix")) > 0)
     process.send_signal(2)
@@ -334,8 +330,7 @@ def test_a_daemon_that_a_worker_started_does_not_end_with_that_worker(
     house: Coordinated, coordinate: Callable[..., Coordinated]
 ) -> None:
     other = coordinate()
-    task = house.submit("start another", f"cd {other.root} && corral daemon start", "--retries", "0")
-    house.run("wait", task, "--timeout", "40")
+    house.carry_out("start another", f"cd {other.root} && corral daemon start", "--retries", "0")
     assert other.daemon_pid() is not None
 
 

@@ -12,7 +12,7 @@ import pytest
 from corral.core.errors import Conflict
 from corral.faces.cli.guard import hook as guard_hook
 from corral.git.process.command import open_checkout
-from tests.conftest import GIT_ENV, git
+from tests.conftest import GIT_ENV, commit_all, git
 from tests.support.coordinated import Coordinated
 from tests.support.files import executable
 
@@ -117,8 +117,7 @@ def test_a_hook_of_the_checkout_alone_is_changed_only_by_who_was_told_so(house: 
     told = house.run("guard", "install", check=False)
     assert told.returncode != 0 and hook.read_bytes() == before
     assert "hook of this checkout alone" in told.stdout and "Git tracks" not in told.stdout
-    git(root, "add", ".husky")
-    git(root, "commit", "-q", "-m", "hooks")
+    commit_all(root, "hooks", ".husky")
     assert "Git tracks the file" in house.run("guard", "install", check=False).stdout
     side = root.parent / "side"
     git(root, "worktree", "add", "-q", "-b", "side", str(side))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,13 +14,6 @@ from corral.landing import requests
 from corral.observe.retention.log_sealing import AGAIN, LogSealer
 from tests.conftest import commit, git
 from tests.integration.landing_world import World, why
-
-
-@pytest.fixture
-def world(repo: Path) -> Iterator[World]:
-    made = World(repo)
-    yield made
-    made.close()
 
 
 @pytest.mark.req("I5")

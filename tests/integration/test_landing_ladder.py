@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,6 @@ from corral.work.merges.store import runs
 from corral.work.merges.wire import detail
 from tests.conftest import git
 from tests.integration.landing_world import World, in_a_process, why
-
-
-@pytest.fixture
-def world(repo: Path) -> Iterator[World]:
-    made = World(repo)
-    yield made
-    made.close()
 
 
 def _grown(world: World, batch: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,13 +12,6 @@ from corral.landing import requests
 from corral.work.merges.settling import enqueue
 from tests.conftest import commit, git
 from tests.integration.landing_world import World, listed
-
-
-@pytest.fixture
-def world(repo: Path) -> Iterator[World]:
-    made = World(repo)
-    yield made
-    made.close()
 
 
 @pytest.mark.req("G29")

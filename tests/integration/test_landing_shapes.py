@@ -6,7 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,13 +25,6 @@ from tests.support.files import executable
 from tests.support.programs import requires
 
 STYLES = ["merge", "squash", "rebase", "fast-forward"]
-
-
-@pytest.fixture
-def world(repo: Path) -> Iterator[World]:
-    made = World(repo)
-    yield made
-    made.close()
 
 
 SIGNS = "cat > /dev/null; echo '[GNUPG:] SIG_CREATED ' >&2; echo signature"

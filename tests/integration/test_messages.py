@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import threading
@@ -128,8 +127,7 @@ def test_an_inbox_is_followed_live_on_the_screen_without_obeying_what_it_says(ho
     (ben,) = _arrive(house, "ben-6")
     house.json("message", "send", ben, "First", "before", **PERSON)
     argv = [sys.executable, "-m", "corral", "message", "inbox", "--agent", ben, "--follow"]
-    environ = {**os.environ, "PYTHONPATH": SOURCE}
-    with subprocess.Popen(argv, cwd=house.root, stdout=subprocess.PIPE, text=True, env=environ) as following:
+    with subprocess.Popen(argv, cwd=house.root, stdout=subprocess.PIPE, text=True) as following:
         try:
             lines: list[str] = []
             assert following.stdout is not None

@@ -70,8 +70,7 @@ def test_no_command_touches_a_planted_repository(planted: Coordinated) -> None:
 
 def test_no_daemon_starts_in_a_planted_repository(planted: Coordinated) -> None:
     argv = [sys.executable, "-m", "corral.daemon", "--project", str(planted.root)]
-    environ = {**os.environ, "PYTHONPATH": str(bridging.DAEMON)}
-    done = subprocess.run(argv, env=environ, capture_output=True, timeout=60, check=False)
+    done = subprocess.run(argv, capture_output=True, timeout=60, check=False)
     assert (done.returncode, json.loads(done.stdout)["error"]["name"]) == (1, "dubious_ownership")
 
 

@@ -98,11 +98,11 @@ def test_a_wrong_command_line_has_a_code_a_cause_and_a_remedy(filled_house: Coor
 def on_terminal(house: Coordinated, columns: int, *args: str, **env: str) -> list[str]:
     """The lines of a command on a terminal of that width."""
     main, line = pty.openpty()
-    source = str(Path(__file__).parents[2] / "daemon")
+    str(Path(__file__).parents[2] / "daemon")
     process = subprocess.Popen(
         [sys.executable, "-m", "corral", *args],
         cwd=house.root,
-        env={**os.environ, "PYTHONPATH": source, "COLUMNS": str(columns), "NO_COLOR": "1", **env},
+        env={**os.environ, "COLUMNS": str(columns), "NO_COLOR": "1", **env},
         stdin=subprocess.DEVNULL,
         stdout=line,
         stderr=subprocess.PIPE,

@@ -22,7 +22,7 @@ import psutil
 import pytest
 
 from corral.config.paths import find_project, socket_path
-from tests.conftest import git
+from tests.conftest import commit_all
 from tests.support.browsing import Visitor, link
 from tests.support.collector import collector
 from tests.support.coordinated import Coordinated, eventually
@@ -196,8 +196,7 @@ def plant_files(house: Coordinated) -> None:
     put(house.root / ".corral" / "templates" / "page.yaml", TEMPLATE.replace("KEY", key("template")))
     put(house.root / ".claude" / "agents" / "reviewer.md", AGENT.replace("KEY", key("agent")))
     put(house.root / ".corral" / "state" / "roadmap.yaml", ROADMAP.replace("KEY", key("roadmap")))
-    git(house.root, "add", "--all")
-    git(house.root, "commit", "-q", "-m", f"With {key('commit')}")
+    commit_all(house.root, f"With {key('commit')}")
 
 
 def work(house: Coordinated) -> None:

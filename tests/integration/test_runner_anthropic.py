@@ -26,26 +26,11 @@ from corral.runners.anthropic import AnthropicRunner, MessagesOutput
 from corral.runners.messages import loop
 from corral.runners.protocol import Assignment, Finished, Limits, Running, Usage
 from tests.e2e.stage import Stage, script, text, together, tool
-from tests.integration.running import clock, find_marked, finish, kill, look, make_assignment
+from tests.integration.running import clock, find_marked, finish, look, make_assignment
 
 KEY = "sk-ant-test-0123456789-not-a-real-key"
 Start = Callable[..., Running]
 RUN = tool("run_command", command="true")
-
-
-@pytest.fixture
-def stage() -> Iterator[Stage]:
-    with Stage() as stage:
-        yield stage
-
-
-@pytest.fixture
-def assignments() -> Iterator[list[Assignment]]:
-    """What was started; none of it outlives the test."""
-    started: list[Assignment] = []
-    yield started
-    for assignment in started:
-        kill(assignment.task_id)
 
 
 @pytest.fixture

@@ -28,7 +28,6 @@ def status_line(house: Coordinated, status: Any, cwd: Path | None = None, *optio
     done = subprocess.run(
         [sys.executable, *options, "-m", "corral", "statusline"],
         cwd=cwd or house.root,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2] / "daemon")},
         input=status if isinstance(status, bytes) else json.dumps(status).encode(),
         capture_output=True,
         timeout=60,
@@ -129,7 +128,6 @@ def test_a_command_loads_nothing_that_takes_long(house: Coordinated) -> None:
         done = subprocess.run(
             [sys.executable, "-X", "importtime", "-m", "corral", *line.split()],
             cwd=house.root,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2] / "daemon")},
             capture_output=True,
             text=True,
             timeout=60,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,12 +13,6 @@ from tests.support.coordinated import Coordinated, eventually
 from tests.support.files import put
 
 KEY = "sk-ant-test-0123456789-not-a-real-key"
-
-
-@pytest.fixture
-def stage() -> Iterator[Stage]:
-    with Stage() as stage:
-        yield stage
 
 
 def landed(house: Coordinated, task_id: str) -> dict[str, Any]:

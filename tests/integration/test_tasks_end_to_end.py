@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -13,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import commit, git
+from tests.conftest import commit, commit_on, git
 from tests.support.coordinated import Coordinated, eventually
 
 QUICK = "tasks: {max_retries: 1, retry_initial_s: 0}"
@@ -32,18 +31,12 @@ def reached(house: Coordinated, task: str, status: str) -> dict[str, Any]:
 
 def started(house: Coordinated, *args: str) -> subprocess.Popen[str]:
     """A command that goes on while the test does something else."""
-    env = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2] / "daemon")}
-    return subprocess.Popen(
-        [sys.executable, "-m", "corral", *args], cwd=house.root, env=env, stdout=subprocess.PIPE, text=True
-    )
+    return subprocess.Popen([sys.executable, "-m", "corral", *args], cwd=house.root, stdout=subprocess.PIPE, text=True)
 
 
 def branch_with(house: Coordinated, name: str, files: dict[str, str]) -> str:
     """A branch of the user's with one commit; the checkout stays where it is."""
-    git(house.root, "switch", "-q", "-c", name)
-    sha = commit(house.root, files)
-    git(house.root, "switch", "-q", "main")
-    return sha
+    return commit_on(house.root, name, files)
 
 
 @pytest.mark.req("FR-QUEUE-009", "FR-QUEUE-010")

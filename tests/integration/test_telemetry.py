@@ -69,8 +69,7 @@ def test_the_trace_of_a_task_from_its_submission_to_its_landing(
     switch_on(house, far)
     house.ask("GET", "/health")
     eventually(lambda: "untrusted_commands" in [need["kind"] for need in house.ask("GET", "/status")["needs_you"]])
-    unseen = house.submit("unseen", "true")
-    house.run("wait", unseen, "--timeout", "60")
+    unseen = house.carry_out("unseen", "true")
     assert far.requests() == [], "nothing leaves before a person has approved the address"
     house.trust()
     eventually(lambda: probe(house) and far.spans())

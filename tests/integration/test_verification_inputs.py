@@ -351,8 +351,7 @@ def test_copied_dependencies_are_told_wherever_the_receipt_is_shown(
     note = "dependencies: copied from the checkout"
     doctor = house.run("doctor", "--verify", check=False).stdout
     assert f"dependencies: it runs with {note}" in doctor and "worktrees.setup: [recipe]" in doctor
-    task = house.submit("one", 'echo one > one.txt; echo \'{"name": "one"}\' > package.json')
-    house.run("wait", task, "--timeout", "60")
+    task = house.carry_out("one", 'echo one > one.txt; echo \'{"name": "one"}\' > package.json')
     merge = house.json("task", "detail", task)["merge"]
     told = f"{note}, whose package.json differs"
     assert merge["receipt"]["note"] == told

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import commit, git
+from tests.conftest import commit, commit_on, git
 from tests.e2e.team import corral_command
 from tests.support.coordinated import Coordinated, eventually
 from tests.support.files import executable, put
@@ -88,9 +88,7 @@ def waiting(house: Coordinated, tmp_path: Path) -> Iterator[Waiting]:
 def test_a_wait_for_a_person_says_what_for_and_the_commands_that_end_it_and_ends(
     house: Coordinated, person: Person, waiting: Waiting
 ) -> None:
-    git(house.root, "switch", "-q", "-c", "side")
-    commit(house.root, {"a new file": "new\n", "src/a.py": "a = 2\n"})
-    git(house.root, "switch", "-q", "main")
+    commit_on(house.root, "side", {"a new file": "new\n", "src/a.py": "a = 2\n"})
     (house.root / "a new file").write_text("new\n")
     merge = house.json("merge", "submit", "side")["merge_id"]
     person.need("held_merge")
@@ -120,9 +118,7 @@ def shell(folder: Path, script: str) -> Path:
 def test_a_wait_that_failed_says_each_thing_once_with_its_reason_and_what_to_type(
     house: Coordinated, person: Person, tmp_path: Path
 ) -> None:
-    git(house.root, "switch", "-q", "-c", "side")
-    commit(house.root, {"src/a.py": "a = 2\n"})
-    git(house.root, "switch", "-q", "main")
+    commit_on(house.root, "side", {"src/a.py": "a = 2\n"})
     commit(house.root, {"src/a.py": "a = 3\n"})
     merge = house.json("merge", "submit", "side")["merge_id"]
     dead = house.submit("Fails", "echo boom >&2; exit 3")
@@ -183,8 +179,7 @@ def test_a_target_that_is_gone_is_named_with_the_command_that_makes_it(house: Co
     tip = git(house.root, "rev-parse", "main")
     git(house.root, "switch", "-q", "-c", "elsewhere")
     git(house.root, "branch", "-q", "-d", "main")
-    task = house.submit("No target", "echo t > t.txt")
-    house.run("wait", task, "--timeout", "60", check=False)
+    task = house.carry_out("No target", "echo t > t.txt", check=False)
     need = person.need("failed_task")
     assert "There is no branch 'main'" in need["what"]
     make, again = need["remedy"].split("; then ")

@@ -14,7 +14,7 @@ import pytest
 
 from corral.core.errors import InvalidInput, NotFound
 from corral.core.instants import iso, parse
-from tests.conftest import git
+from tests.conftest import commit_all, git
 from tests.integration.mcp.client import Agent, play
 from tests.support.coordinated import Coordinated, eventually
 
@@ -196,8 +196,7 @@ def test_what_a_session_changed_is_shown_with_it(house: Coordinated) -> None:
     command = {"command": "echo x > login.py && git add login.py && git commit -m Login"}
     house.hook("PreToolUse", "one", tool_input=command, **use)
     (house.root / "login.py").write_text("x\n")
-    git(house.root, "add", "login.py")
-    git(house.root, "commit", "-q", "-m", "Login\n\nwith a body")
+    commit_all(house.root, "Login\n\nwith a body", "login.py")
     house.hook("PostToolUse", "one", tool_input=command, **use)
     made = git(house.root, "rev-parse", "HEAD")
     shown = house.json("session", "show", "one")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import commit, git
+from tests.conftest import commit, commit_all, git
 from tests.integration.templates.repositories import FILES, release, template
 from tests.support.coordinated import Coordinated
 from tests.support.files import executable
@@ -70,8 +70,7 @@ def test_links_and_submodules(house: Coordinated, tmp_path: Path) -> None:
     (source / ".gitmodules").write_text(
         '[submodule "sub"]\n\tpath = .claude/skills/sub\n\turl = git://192.0.2.1/hangs\n'
     )
-    git(source, "add", ".gitmodules")
-    git(source, "commit", "-q", "-m", "links")
+    commit_all(source, "links", ".gitmodules")
     git(source, "tag", "v9")
     refused(house, str(source), "out.md: is a symbolic link", "sub: is a submodule")
 
@@ -81,8 +80,7 @@ def test_a_template_of_too_much(house: Coordinated, tmp_path: Path) -> None:
     source = template(tmp_path / "ours", None)
     with (source / ".claude/agents/big.md").open("wb") as file:
         file.truncate(200_000_000)
-    git(source, "add", "--all")
-    git(source, "commit", "-q", "-m", "much of nothing, small once it is packed")
+    commit_all(source, "much of nothing, small once it is packed")
     refused(house, str(source), "20 MB")
     release(source, "v1", {f".claude/skills/s{n}/SKILL.md": f"{n}\n" for n in range(2100)})
     git(source, "rm", "-q", ".claude/agents/big.md")
