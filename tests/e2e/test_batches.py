@@ -1,4 +1,4 @@
-"""A batch as the documents describe it, by the real client: registered, delegated in one response, told of each piece."""
+"""A batch as the documents describe it, by the real client: delegated in one response."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients that pause, vanish, repeat themselves, come in crowds or never read; workers that kill themselves."""
+"""Clients that repeat themselves, come in crowds or never read; workers that pause."""
 
 from __future__ import annotations
 
@@ -148,12 +148,6 @@ def test_a_request_whose_answer_was_lost_is_repeated_and_has_one_effect(
     assert git(house.root, "for-each-ref", "refs/corral/mq") == ""
     assert [row["subject"] for row in house.ask("GET", "/messages", query={"session_id": "s1"})] == ["Once"]
     assert sorted(row["file_path"] for row in house.json("lock", "list")) == ["src/a.py", "src/b.py"]
-
-
-# -- poison
-
-
-# -- deaths
 
 
 # -- crowds

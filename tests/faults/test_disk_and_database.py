@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -287,6 +288,21 @@ def test_on_a_full_disk_a_held_file_stays_and_a_person_lets_edits_pass(mount: Mo
     finally:
         ada.close()
         ben.close()
+
+
+@pytest.mark.req("HANDOFF-4")
+def test_a_locked_database_is_said_within_two_seconds_with_what_ends_it(house: Coordinated) -> None:
+    house.run("status")
+    with closing(sqlite3.connect(house.root / ".corral" / "corral.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        for _time in range(3):
+            began = time.monotonic()
+            with pytest.raises(DatabaseUnavailable) as refused:
+                house.ask("POST", "/sessions/mine/heartbeat")
+            assert time.monotonic() - began < 2 + 5  # the rest is a busy machine's
+            assert "Another program has locked" in refused.value.cause and "`sqlite3`" in refused.value.remedy
+        other.execute("ROLLBACK")
+    house.ask("POST", "/sessions/mine/heartbeat")
 
 
 # -- two daemons

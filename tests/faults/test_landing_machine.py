@@ -1,4 +1,4 @@
-"""Landing on a machine that fails: a volume that is full for a while, commands that are killed, a checkout that is broken."""
+"""Landing on a machine that fails: a volume that is full for a while, commands that are killed, what nobody foresaw."""
 
 from __future__ import annotations
 

@@ -30,12 +30,9 @@ def error_of(done: Any, code: int) -> dict[str, Any]:
     return dict(error)
 
 
-def lands(house: Coordinated, command: str = "echo hello > hello.txt", *args: str) -> dict[str, Any]:
-    """Submit a task, wait until it has landed, and return its detail."""
-    task = house.submit("a task", command, *args)
-    answer = house.json("wait", task, "--timeout", "60", check=False)
-    assert answer["done"] is True, house.json("task", "detail", task)
-    return dict(house.json("task", "detail", task))
+def lands(house: Coordinated, command: str = "echo hello > hello.txt") -> dict[str, Any]:
+    """The detail of a task that has landed."""
+    return dict(house.json("task", "detail", house.carry_out("a task", command)))
 
 
 # -- where there is no repository to speak of

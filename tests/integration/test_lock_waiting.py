@@ -1,4 +1,4 @@
-"""Locks over the socket and the command line: waiting in turn, renewing, taking from the dead, and bad input."""
+"""Locks over the socket and the command line: waiting, renewing, and taking from the dead."""
 
 from __future__ import annotations
 

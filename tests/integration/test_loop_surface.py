@@ -1,4 +1,4 @@
-"""`corral loop` against the real daemon: started, followed, killed, stopped, resumed, landed."""
+"""`corral loop` against the real daemon: started, stopped, resumed, landed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lands meets the user's own checkout: exact to the byte, held where it is in the way, in the right name."""
+"""What lands meets the user's own checkout: exact to the byte, with its rights, in the right name."""
 
 from __future__ import annotations
 
@@ -11,14 +11,6 @@ from typing import Any
 
 from tests.conftest import GIT_ENV, git
 from tests.support.coordinated import Coordinated
-
-
-def lands(house: Coordinated, command: str = "echo hello > hello.txt", *args: str) -> dict[str, Any]:
-    """Submit a task, wait until it has landed, and return its detail."""
-    task = house.submit("a task", command, *args)
-    answer = house.json("wait", task, "--timeout", "60", check=False)
-    assert answer["done"] is True, house.json("task", "detail", task)
-    return dict(house.json("task", "detail", task))
 
 
 def test_the_strangest_files_land_exactly_and_from_two_tasks_at_once(
@@ -49,23 +41,17 @@ def test_the_strangest_files_land_exactly_and_from_two_tasks_at_once(
     assert git(root, "status", "--porcelain", "--", ":!.corral", ":!.claude") == ""
 
 
-# -- the user's checkout
-
-
 def test_what_lands_has_the_users_umask(repo: Path) -> None:
     house = Coordinated(repo)
     before = os.umask(0o027)
     try:
         house.run("init", "--yes", "--no-check", "--verify", "true")
-        lands(house, "echo x > plain.txt; echo y > tool; chmod +x tool")
+        house.carry_out("a task", "echo x > plain.txt; echo y > tool; chmod +x tool")
     finally:
         os.umask(before)
         house.stop()
     assert stat.S_IMODE((repo / "plain.txt").stat().st_mode) == 0o640
     assert stat.S_IMODE((repo / "tool").stat().st_mode) == 0o750
-
-
-# -- who the commits are by
 
 
 def test_commits_are_in_the_name_that_git_has_else_in_the_submitters_else_in_corrals(house: Coordinated) -> None:
