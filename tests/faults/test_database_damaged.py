@@ -14,6 +14,7 @@ import pytest
 
 from corral.store.engine.database import Database
 from tests.conftest import commit_on, git, worktrees_of
+from tests.integration.mcp.client import Agent, play
 from tests.support.coordinated import Coordinated, eventually
 from tests.support.files import executable
 
@@ -107,6 +108,21 @@ def test_a_damaged_file_at_the_start_has_the_same_remedy(house: Coordinated, tmp
     eventually(lambda: not worker.is_running())
     assert [need["kind"] for need in house.json("status")["needs_you"]] == ["foreign_database"]
     assert all(other.exists() for other in others), "what else begins with its name stays"
+
+
+@pytest.mark.req("HANDOFF-4")
+def test_an_agent_is_told_that_a_damaged_database_is_unavailable(house: Coordinated) -> None:
+    async def scene(one: Agent) -> None:
+        await one.call("register_session")
+        overwrite(house.root / ".corral" / "corral.db")
+        for _attempt in range(100):  # until a page that it has not in memory is read
+            answer = await one.call("write_handoff", summary="The login works.")
+            if not answer["success"]:
+                break
+        assert (answer["success"], answer["error"]) == (False, "database_unavailable")
+        assert "damaged" in answer["message"]
+
+    play(house, scene)
 
 
 def test_a_request_of_a_lost_database_keeps_the_commits_that_only_it_pins(house: Coordinated) -> None:

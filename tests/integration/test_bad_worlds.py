@@ -227,6 +227,20 @@ def test_a_home_that_may_not_be_written_is_said_and_left(repo: Path, request: py
     assert sorted(str(path) for path in (repo / ".corral").rglob("*")) == before
 
 
+def test_an_invalid_configuration_names_every_field_and_the_file(house: Coordinated) -> None:
+    file = house.root / ".corral" / "config.yaml"
+    good = file.read_text()
+    file.write_text("locks: {ttl_s: -1}\nsupervisor: {max_agents: many}\n")
+    done = house.run("task", "list", "--json", check=False)
+    error = error_of(done, 2)
+    assert error["name"] == "config_invalid"
+    assert {problem["field"] for problem in error["details"]["errors"]} == {"locks.ttl_s", "supervisor.max_agents"}
+    shown = house.run("task", "list", check=False).stderr
+    assert "locks.ttl_s" in shown and "config.yaml" in shown
+    file.write_text(good)
+    assert house.json("task", "list") == []
+
+
 def test_a_prompt_without_claude_is_refused_at_once(house: Coordinated, tmp_path: Path) -> None:
     tools = tmp_path / "bin"
     tools.mkdir()

@@ -11,6 +11,7 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -19,6 +20,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from corral.client.connection import Client
 from corral.config.paths import find_project, socket_path
 from tests.conftest import NEEDS_RIGHTS_DROPPED, WITHOUT_ROOTS_RIGHTS, commit, git
 from tests.integration.running import find_marked
@@ -31,6 +33,23 @@ def running(shared_house: Coordinated) -> Coordinated:
     """A house whose daemon runs and is left running."""
     shared_house.ask("GET", "/health")
     return shared_house
+
+
+def test_twenty_clients_at_once_start_exactly_one_daemon(house: Coordinated) -> None:
+    health: list[int] = []
+
+    def ask() -> None:
+        client = Client(find_project(house.root))
+        health.append(int(client.request("GET", "/health")["pid"]))
+        client.close()
+
+    threads = [threading.Thread(target=ask) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(health) == 20
+    assert len(set(health)) == 1
 
 
 def test_it_is_detached_and_leaves_no_child_of_the_starter(running: Coordinated) -> None:

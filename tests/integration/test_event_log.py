@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import re
 import sqlite3
 import time
 from collections.abc import Callable
 from contextlib import closing
-from datetime import datetime
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -163,3 +166,26 @@ def test_no_event_is_missing_after_the_daemon_was_killed_or_stopped(coordinate: 
     second = set(house.ask("POST", "/tasks/batch", many)["task_ids"])
     house.stop()
     assert second <= logged(), "the daemon stopped with lines to write"
+
+
+@pytest.mark.req("FR-MONITOR-001")
+def test_the_daemon_begins_a_file_a_day_and_keeps_thirty(coordinate: Callable[..., Coordinated]) -> None:
+    house = coordinate()
+    house.stop()
+    folder = house.root / ".corral" / "logs"
+    now = datetime.now(timezone.utc)
+    yesterday, kept, old = (f"corral.log.{(now - timedelta(days=days)).date()}" for days in (1, 29, 31))
+    _touch(folder / "corral.log", '{"message": "yesterday"}\n', now - timedelta(days=1))
+    for name in (kept, old):
+        (folder / name).touch()
+    house.ask("GET", "/status")
+    assert (folder / yesterday).read_text() == '{"message": "yesterday"}\n'
+    assert (folder / kept).exists()
+    assert not (folder / old).exists()
+    assert of(house, "started")
+    assert re.fullmatch(r"0o10?0600", oct((folder / "corral.log").stat().st_mode))
+
+
+def _touch(file: Path, text: str, at: datetime) -> None:
+    file.write_text(text)
+    os.utime(file, (at.timestamp(), at.timestamp()))

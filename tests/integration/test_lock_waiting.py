@@ -1,4 +1,4 @@
-"""Locks over the socket and the command line: waiting, renewing, and taking from the dead."""
+"""Locks over the socket and the command line: waiting, renewing, taking from the dead, and bad input."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from corral.core.errors import CorralError, LockHeld
+from corral.core.errors import CorralError, InvalidInput, LockHeld, NotFound
 from tests.integration.bridging import Bridge
 from tests.support.coordinated import Coordinated, eventually
 
@@ -134,3 +134,23 @@ def test_a_lock_is_taken_only_from_a_holder_who_shows_no_sign_of_life(
     assert "released your lock on notes/**" in told and "Needed today." in told
     assert house.ask("POST", "/locks/force-release", ask)["released"] == []
     assert _holders(house) == {"z": "here"}
+
+
+def test_what_cannot_be_asked_is_refused_with_a_reason(house: Coordinated) -> None:
+    for paths in ([], ["../x"], ["/etc"], ["a\nb"], ["*a" * 17], [".git/config"], ["p"] * 1001, ["a" * 5000]):
+        with pytest.raises(InvalidInput):
+            _acquire(house, "one", *paths)
+    for more in ({"ttl_s": 0}, {"ttl_s": 1e9}, {"wait_s": -1}, {"wait_s": 1e6}, {"wait_s": 5, "each": True}):
+        with pytest.raises(InvalidInput):
+            _acquire(house, "one", "x", **more)
+    for paths, more in ((["p{n}"] * 101, {"wait_s": 5}), ([f"*{n}" for n in range(11)], {})):
+        with pytest.raises(InvalidInput, match=r"too many|Too many"):
+            _acquire(house, "one", *paths, **more)
+    for extend_s in (0, -5, 1e12):
+        with pytest.raises(InvalidInput):
+            house.ask("POST", "/locks/renew", {"session_id": "one", "extend_s": extend_s})
+    with pytest.raises(NotFound):
+        house.ask("POST", "/locks/renew", {"session_id": "one", "paths": ["x"]})
+    with pytest.raises(InvalidInput):
+        house.ask("POST", "/locks/force-release", {"session_id": "one"})
+    assert _holders(house) == {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from tests.conftest import git
 from tests.support.coordinated import Coordinated, eventually
+from tests.support.files import put
 
 Coordinate = Callable[..., Coordinated]
 
@@ -114,3 +116,17 @@ def test_a_loop_without_a_criterion_or_with_a_wrong_one_is_refused(coordinate: C
     task_id = one.submit("plain", "true")
     done = one.run("loop", "status", task_id, check=False)
     assert done.returncode == 3 and "is no loop" in done.stderr
+
+
+@pytest.mark.req("FR-LOOP-001")
+def test_an_agent_that_gets_only_an_input_is_told_it(coordinate: Coordinate, repo: Path, tmp_path: Path) -> None:
+    front = "name: counter\ndescription: d\nrunner: counter\ncommand: [tee, asked.txt]"
+    put(repo / ".claude" / "agents" / "counter.md", f"---\n{front}\n---\nYou are the counter.\n")
+    one = coordinate(repo)
+    given = put(tmp_path / "input.json", json.dumps({"task": "Count to one", "file": "one.txt"}))
+    loop = ("loop", "start", "--agent", "counter", "--input", str(given), "--test", "grep 'Count to one' asked.txt")
+    task_id = one.json(*loop)["task_id"]
+    one.run("wait", task_id)
+    assert one.json("task", "detail", task_id)["title"] == "Count to one"
+    asked = git(repo, "show", "main:asked.txt")
+    assert "You are the counter." in asked and '"file": "one.txt"' in asked.partition("Your input:")[2]

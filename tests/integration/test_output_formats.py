@@ -54,6 +54,7 @@ def test_every_list_has_three_formats_also_when_it_is_empty(quiet_house: Coordin
         assert empty["table"] == empty["human"] and empty["table"].strip(), command
         assert quiet_house.run("--output", "json", *command).stdout == empty["json"]
         assert quiet_house.run(*command, "--json").stdout == empty["json"]
+    assert quiet_house.json("wait", "--all")["done"] is True, "of nothing all is done"
 
 
 @pytest.mark.req("FR-CLI-004")

@@ -348,10 +348,19 @@ def test_an_answer_that_is_none_is_asked_for_again(converse: Converse, garbage: 
         assert finished.result["text"] == "Whole."
 
 
-def test_garbage_without_end_is_an_error_of_the_api(converse: Converse) -> None:
-    with odd_api(b"<html>Busy</html>") as api:
+@pytest.mark.parametrize(
+    ("garbage", "told"),
+    [
+        (b"<html>Busy</html>", "The API's answer cannot be read"),
+        (events(said("Half."), until=2), "ended in the middle"),
+    ],
+    ids=["a page", "half an answer"],
+)
+def test_garbage_without_end_is_an_error_of_the_api(converse: Converse, garbage: bytes, told: str) -> None:
+    with odd_api(garbage) as api:
         finished = converse("Anything.", url=api.url).finished
         assert (finished.error_code, finished.retryable, len(api.bodies)) == ("api_error", True, 4)
+        assert told in str(finished.error_message)
 
 
 def test_an_error_in_the_middle_of_an_answer_has_its_own_status(converse: Converse) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from corral.core.instants import parse
 from corral.core.states import PHASES
 from tests.integration.planned import Plan
 from tests.support.coordinated import Coordinated, eventually
@@ -77,3 +78,18 @@ def test_one_supervisor_runs_the_tasks_of_the_roadmap_and_all_others(
     plan.until(A="done", B="done")
     house.run("wait", *others)
     assert log.read_text().split() == ["begin", "end"] * 4, "one at a time, whoever submitted it"
+
+
+@pytest.mark.req("SUP-AC4")
+def test_a_persons_lease_ends_when_it_says(coordinate: Callable[..., Coordinated]) -> None:
+    house = coordinate(config="sessions: {lease_s: 2}\n")
+    offered = house.json("task", "submit", "--title", "by hand", "--description", "d")["task_id"]
+    claimed = house.json("task", "claim")
+    assert claimed["task_id"] == offered
+    shown = house.run("status").stdout
+    assert "running   1 that sessions claimed" in shown and " agents" not in shown
+    detail = eventually(lambda: (row := house.json("task", "detail", offered))["status"] == "pending" and row)
+    (ended,) = detail["attempt_history"]
+    late = (parse(ended["ended_at"]) - parse(claimed["lease_expires_at"])).total_seconds()
+    assert 0 <= late < 1.5
+    assert house.run("task", "complete", offered, check=False).returncode == 4
