@@ -22,9 +22,12 @@ from corral.config.worktree_root import MARKER
 from corral.core.events import Event
 from corral.store import events
 from corral.store.engine import search
+from corral.store.engine.database import Database
+from corral.store.migrate import open_schema
 from corral.store.table import metadata
 from tests.support import postgres, programs, recorded
 from tests.support.coordinated import Coordinated
+from tests.support.files import put
 from tests.support.forked import Forks, forking
 
 # How long an example takes is the machine's matter: on a busy one it fails nobody.
@@ -173,12 +176,25 @@ def git(cwd: Path, *args: str, check: bool = True, **extra: str) -> str:
 def commit(cwd: Path, files: dict[str, str], message: str = "change") -> str:
     """Write files, commit them, return the SHA."""
     for name, text in files.items():
-        target = cwd / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text)
+        put(cwd / name, text)
     git(cwd, "add", "--", *files)
     git(cwd, "commit", "-q", "-m", message)
     return git(cwd, "rev-parse", "HEAD")
+
+
+def commit_all(cwd: Path, message: str, *paths: str, force: bool = False) -> str:
+    """Commit everything, or what is below these paths, but for what is ignored unless it is forced; return the SHA."""
+    git(cwd, "add", *(["--force"] if force else []), *(["--", *paths] if paths else ["--all"]))
+    git(cwd, "commit", "-q", "-m", message)
+    return git(cwd, "rev-parse", "HEAD")
+
+
+def commit_on(cwd: Path, branch: str, files: dict[str, str], message: str = "change") -> str:
+    """Commit files on a new branch and come back to the one that is checked out; return the SHA."""
+    git(cwd, "switch", "-q", "-c", branch)
+    sha = commit(cwd, files, message)
+    git(cwd, "switch", "-q", "-")
+    return sha
 
 
 Cast = Callable[[str, Path, Callable[[Path], None]], Path]
@@ -323,6 +339,15 @@ def shared_house(share: Callable[..., Coordinated]) -> Coordinated:
 def house(coordinate: Callable[..., Coordinated]) -> Coordinated:
     """A small coordinated repository that verifies with ``true``."""
     return coordinate()
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Iterator[Database]:
+    """An empty database with its writer."""
+    open_schema(tmp_path / "corral.db")
+    opened = Database(tmp_path / "corral.db")
+    yield opened
+    opened.close()
 
 
 @pytest.fixture(scope="session")

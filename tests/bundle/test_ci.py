@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.files import executable
+
 RUN = Path(__file__).parents[2] / ".ci" / "run"
 INSTALLER = """#!/bin/sh
 printf '%s\\n' "$@" > args
@@ -29,12 +31,8 @@ def test_it_runs_the_readmes_command_with_the_systems_path_an_empty_home_and_no_
 ) -> None:
     (tmp_path / ".ci").mkdir()
     shutil.copy(RUN, tmp_path / ".ci" / "run")
-    (tmp_path / "install.sh").write_text(INSTALLER)
-    (tmp_path / "install.sh").chmod(0o755)
-    reef = tmp_path / "programs" / "reef"
-    reef.parent.mkdir()
-    reef.write_text("#!/bin/sh\n")
-    reef.chmod(0o755)
+    executable(tmp_path / "install.sh", INSTALLER)
+    reef = executable(tmp_path / "programs" / "reef", "#!/bin/sh\n")
     path = f"{reef.parent}{os.pathsep}{os.environ['PATH']}"
     indexes = {"PIP_EXTRA_INDEX_URL": "https://one.test/simple\n $(touch pwned) 'two'", "https_proxy": "http://[::1]:1"}
     mine = {"PATH": path, "HOME": str(sealed), "EDITOR": "vi", "PYTHONPATH": "/mine"}

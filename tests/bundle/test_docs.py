@@ -24,6 +24,7 @@ from corral.faces.cli.terminal.output import guarded
 from tests import commands_page
 from tests.conftest import git
 from tests.support.coordinated import Coordinated
+from tests.support.files import executable
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -180,7 +181,7 @@ def test_every_option_and_argument_says_what_it_is() -> None:
 def test_a_help_page_shows_it_all(words: list[str]) -> None:
     shown = subprocess.run(
         [sys.executable, "-m", "corral", *words, "--help"],
-        env={**os.environ, "PYTHONPATH": str(ROOT / "daemon"), "COLUMNS": "100"},
+        env={**os.environ, "COLUMNS": "100"},
         capture_output=True,
         text=True,
         check=True,
@@ -229,10 +230,7 @@ def test_the_start_in_the_readme_lands_a_task(make_repo: Callable[..., Path], tm
     """Word for word what a newcomer types, but for the answer to the one question of ``init``."""
     test = "import unittest\n\n\nclass One(unittest.TestCase):\n    def test_it(self):\n        pass\n"
     root = make_repo("my-repository", {"test_it.py": test, ".gitignore": "__pycache__/\n"})
-    command = tmp_path / "bin" / "corral"
-    command.parent.mkdir()
-    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m corral "$@"\n')
-    command.chmod(0o755)
+    command = executable(tmp_path / "bin" / "corral", f'#!/bin/sh\nexec "{sys.executable}" -m corral "$@"\n')
     part = README[README.index("<!-- start") : README.index("<!-- end")]
     script = "".join(re.findall(r"^```sh\n(.*?)^```", part, re.MULTILINE | re.DOTALL))
     house = Coordinated(root)

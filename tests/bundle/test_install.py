@@ -15,6 +15,7 @@ import pytest
 
 from corral import __version__
 from tests.support.coordinated import Coordinated
+from tests.support.files import executable, put
 from tests.support.programs import program as program_of
 from tests.support.service_manager import Manager
 
@@ -26,9 +27,7 @@ Install = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 def program(folder: Path, name: str, text: str) -> None:
-    folder.mkdir(exist_ok=True)
-    (folder / name).write_text(text)
-    (folder / name).chmod(0o755)
+    executable(folder / name, text)
 
 
 @pytest.fixture
@@ -239,8 +238,7 @@ def test_uninstall_takes_out_the_completion_and_nothing_else_of_the_shells_files
     )
     assert (home / ".bash_completions" / "corral.sh").is_file()
     for name in ("_corral", "_other"):
-        (home / ".zfunc").mkdir(exist_ok=True)
-        (home / ".zfunc" / name).write_text("#compdef\n")
+        put(home / ".zfunc" / name, "#compdef\n")
     (home / ".zshrc").write_text("fpath+=~/.zfunc; autoload -Uz compinit; compinit\n")
     assert install("--uninstall").returncode == 0
     assert (home / ".bashrc").read_text().strip() == "alias ll='ls -l'"
@@ -251,9 +249,7 @@ def test_uninstall_takes_out_the_completion_and_nothing_else_of_the_shells_files
 
 @pytest.mark.usefixtures("uv")
 def test_without_claude_it_says_so_and_what_is_not_ours_stays(install: Install, tmp_path: Path) -> None:
-    theirs = tmp_path / "Übung mit Leerzeichen" / ".local" / "bin" / "corral"
-    theirs.parent.mkdir(parents=True)
-    theirs.write_text("somebody's\n")
+    theirs = put(tmp_path / "Übung mit Leerzeichen" / ".local" / "bin" / "corral", "somebody's\n")
     done = install()
     assert done.returncode == 1
     assert f"{theirs} exists and is not this installer's" in done.stderr
@@ -268,8 +264,7 @@ def test_without_claude_it_says_so_and_what_is_not_ours_stays(install: Install, 
 @pytest.mark.usefixtures("uv")
 def test_an_environment_left_half_made_is_made_anew(install: Install, tmp_path: Path) -> None:
     half = tmp_path / "Übung mit Leerzeichen" / ".local/share/corral/venv/bin"
-    half.mkdir(parents=True)
-    (half / "python").write_text("")
+    put(half / "python", "")
     done = install()
     assert done.returncode == 0, done.stderr
 

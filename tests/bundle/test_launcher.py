@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.files import executable
+
 LAUNCHER = Path(__file__).parents[2] / "bin" / "corral"
 
 
 def command(folder: Path, word: str) -> Path:
     """A ``corral`` that prints a word and its arguments."""
     folder.mkdir(parents=True)
-    file = folder / "corral"
-    file.write_text(f'#!/bin/sh\necho {word} "$@"\n')
-    file.chmod(0o755)
+    executable(folder / "corral", f'#!/bin/sh\necho {word} "$@"\n')
     return folder
 
 

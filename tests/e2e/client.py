@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.e2e.stage import Stage
+from tests.support.files import put
 from tests.support.programs import program
 
 Json = dict[str, Any]
@@ -81,8 +82,7 @@ def trust(home: Path, *projects: Path) -> None:
         "customApiKeyResponses": {"approved": [KEY[-20:]], "rejected": []},
         "projects": {str(project): {"hasTrustDialogAccepted": True} for project in projects},
     }
-    home.mkdir(parents=True, exist_ok=True)
-    (home / ".claude.json").write_text(json.dumps(answers))
+    put(home / ".claude.json", json.dumps(answers))
 
 
 @dataclass(frozen=True)

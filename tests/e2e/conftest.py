@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import git
+from tests.conftest import commit_all, git
 from tests.e2e.client import Run, client_environment, find_client, run_client
 from tests.e2e.stage import Stage
 from tests.e2e.team import Pair, Team, corral_command
@@ -117,8 +117,7 @@ def pair(
     stack, pairs = shared_pair
     if not pairs:
         house, stage = share(), stack.enter_context(Stage())
-        git(house.root, "add", "-A")
-        git(house.root, "commit", "-q", "-m", "Coordinate")
+        commit_all(house.root, "Coordinate")
 
         def client_env(**how: Any) -> dict[str, str]:
             return client_environment(stage, sealed, extra={"XDG_RUNTIME_DIR": os.environ["XDG_RUNTIME_DIR"]}, **how)

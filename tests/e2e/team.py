@@ -16,6 +16,7 @@ import psutil
 from tests.e2e.client import Conversation, Run, run_client
 from tests.e2e.stage import FENCE, Request, Stage, Step, script, text
 from tests.support.coordinated import Coordinated, eventually
+from tests.support.files import executable
 
 ROOT = Path(__file__).parents[2]
 PLUGIN = ("--plugin-dir", str(ROOT))
@@ -25,10 +26,9 @@ Json = dict[str, Any]
 def corral_command(folder: Path) -> Path:
     """Put a ``corral`` into a folder, as an installation puts one on the PATH."""
     folder.mkdir(exist_ok=True)
-    command = folder / "corral"
-    command.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT / "daemon"}" exec "{sys.executable}" -m corral "$@"\n')
-    command.chmod(0o755)
-    return command
+    return executable(
+        folder / "corral", f'#!/bin/sh\nPYTHONPATH="{ROOT / "daemon"}" exec "{sys.executable}" -m corral "$@"\n'
+    )
 
 
 def plugin(folder: Path, *, hooks: bool = True, mod: bool = True, **files: str) -> tuple[str, str]:

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.conftest import git, worktrees_of
+from tests.conftest import worktrees_of
 from tests.e2e.stage import Request, Step, bash, script, text, tool
 from tests.e2e.team import Team
+from tests.support.files import put
 
 pytestmark = pytest.mark.e2e
 ERRAND = "You work on one task of a batch"
@@ -25,9 +26,10 @@ def crew(start_team: Callable[..., Team], claude: Path) -> Team:
 
 
 def define(team: Team, name: str, front: str, body: str) -> None:
-    file = team.repo / ".claude" / "agents" / f"{name}.md"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(f"---\nname: {name}\ndescription: Use when: there is need\n{front}\n---\n\n{body}\n")
+    put(
+        team.repo / ".claude" / "agents" / f"{name}.md",
+        f"---\nname: {name}\ndescription: Use when: there is need\n{front}\n---\n\n{body}\n",
+    )
     team.house.trust()
 
 
@@ -67,22 +69,6 @@ def test_a_definition_that_is_in_no_commit_holds_in_the_worktree(crew: Team) -> 
     assert not stolen.exists()
 
 
-@pytest.mark.slow("two iterations of the real client; that a loop does so stands in test_loops")
-@pytest.mark.req("FR-LOOP-001")
-def test_a_loop_gives_an_agent_its_input_and_what_its_test_said_until_that_passes(crew: Team, tmp_path: Path) -> None:
-    define(crew, "counter", "tools: Bash", "You are the counter.")
-    (tmp_path / "input.json").write_text(json.dumps({"task": "Count to one", "file": "one.txt"}))
-    (tmp_path / "said").write_text(script(bash("echo 1 > one.txt"), text("Counted."), say="Not yet:"))
-    given = ("--agent", "counter", "--input", str(tmp_path / "input.json"), "--max-iterations", "3")
-    loop = crew.house.json("loop", "start", *given, "--test", f"cat {tmp_path}/said; grep 1 one.txt")["task_id"]
-    assert crew.house.json("wait", loop, "--timeout", "100", timeout_s=120)["done"]
-    assert [row["verdict"] for row in crew.house.json("loop", "history", loop)] == ["not_converged", "converged"]
-    asked = [request for request in crew.stage.requests if "Count to one" in json.dumps(request.body["messages"])]
-    assert "You are the counter." in system(asked[0]) and "one.txt" in json.dumps(asked[0].body["messages"])
-    assert crew.house.json("task", "detail", loop)["result"]["iterations"] == 2
-    assert git(crew.repo, "show", "main:one.txt") == "1"
-
-
 @pytest.mark.req("DELEGATE-1")
 def test_the_plugins_own_agents_have_its_tools_and_the_opencode_builder_a_claude_model(crew: Team) -> None:
     """Inside Claude Code it runs on the model that its definition names for that."""
@@ -117,33 +103,3 @@ def test_a_member_of_the_team_keeps_the_clients_own_prompt_and_is_told_what_the_
     assert task["merge"]["state"] == "landed"
     assert "sonnet" in asked[0].body["model"] and {"Write", "Edit", "Agent"} <= set(asked[0].tools)
     assert "Speak of stones." in system(asked[0]) and ERRAND in system(asked[0])
-
-
-@pytest.mark.slow("a session, its batch and its landings; test_skills and test_runner_opencode have a half each")
-@pytest.mark.req("DELEGATE-1")
-def test_a_session_delegates_a_batch_to_the_opencode_builder_and_its_pieces_land(crew: Team, tmp_path: Path) -> None:
-    program = tmp_path / "bin" / "opencode"  # a folder that is on the PATH of the daemon
-    program.write_text('#!/bin/sh\necho "$*" > "$(tail -n 1)"\n')
-    program.chmod(0o755)
-    crew.house.run("init", "--yes", "--with-opencode", "--no-check")
-    pieces = {"piece-1.txt", "piece-2.txt"}
-    told = crew.member().do(
-        tool("Skill", skill="corral:delegating-a-batch"),
-        *(
-            tool(
-                "mcp__plugin_corral_corral__submit_work",
-                task_type="build",
-                description=f"Make {piece}",
-                prompt=f"Write your arguments to\n{piece}",
-                agent="OpenCode-Builder",
-                claims=[piece],
-                thread_id="batch-12",
-            )
-            for piece in sorted(pieces)
-        ),
-    )
-    assert told.count('"success":true') == 2
-    tasks = [row["task_id"] for row in crew.house.json("task", "list")]
-    assert crew.house.json("wait", *tasks, "--timeout", "60", timeout_s=90)["done"]
-    for piece in pieces:
-        assert git(crew.repo, "show", f"main:{piece}").startswith("run --model google/gemini-3-flash --auto")

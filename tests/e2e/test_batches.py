@@ -1,81 +1,27 @@
-"""A batch as the documents describe it, by the real client: registered, delegated in one response, told of each piece."""
+"""A batch as the documents describe it, by the real client: delegated in one response."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conftest import git
+from tests.conftest import commit_all, git
 from tests.e2e.stage import Step, bash, script, text, together, tool
 from tests.e2e.team import Team
 
 pytestmark = pytest.mark.e2e
-BATCH = "batch-7"
 
 
 def corral(name: str, /, **arguments: Any) -> Step:
     return tool(f"mcp__plugin_corral_corral__{name}", **arguments)
 
 
-@pytest.mark.req("REGISTER-1", "MESSAGE-1")
-def test_sisyphus_registers_as_coordinator_and_is_told_of_every_piece_of_its_batch(team: Team) -> None:
-    team.env["CORRAL_MCP_PROFILE"] = "full"
-    sisyphus = team.member("--agent", "corral:orchestrator")
-    told = sisyphus.do(
-        corral("ensure_project", human_key="$CWD"),
-        corral(
-            "register_agent", project_key="$CWD", program="claude-code", model="m", name="Sisyphus",
-            task_description="Orchestrator - Batch 7",
-        ),
-    )  # fmt: skip
-    assert f'"human_key":"{team.repo}"' in told and '"task_description":"Orchestrator - Batch 7"' in told
-    shown = team.house.json("session", "show", "Sisyphus")
-    assert (shown["session_id"], shown["current_task"]) == (sisyphus.session_id, "Orchestrator - Batch 7")
-    coder = team.member()
-    told = coder.do(
-        corral("discover_agents"), corral("send_message", to=["Sisyphus"], subject="Where do I begin?", body_md="x")
-    )
-    assert '"current_task":"Orchestrator - Batch 7"' in told, "the others know who coordinates, and what"
-
-    pieces = ("one.txt", "two.txt")
-    told = sisyphus.do(
-        together(
-            *(
-                corral(
-                    "submit_work", task_type="build", description=f"Make {piece}", command=f"echo x > {piece}",
-                    thread_id=BATCH,
-                )
-                for piece in pieces
-            )
-        )
-    )  # fmt: skip
-    assert "Where do I begin?" in told, "the name is an address"
-    tasks = {row["title"].removeprefix("Make "): row["task_id"] for row in team.house.json("task", "list")}
-    team.house.run("wait", *tasks.values(), "--timeout", "60", timeout_s=90)
-
-    def letters() -> list[dict[str, Any]]:
-        inbox = team.house.ask("GET", "/messages", query={"session_id": sisyphus.session_id, "limit": 100})
-        return [row for row in inbox if row["kind"] == "task.completed"]
-
-    team.until(lambda: len(letters()) == len(pieces))
-    told = sisyphus.do(bash("true"))
-    for piece in pieces:
-        head = git(team.repo, "log", "--no-merges", "--format=%H", f"--grep=Corral-Task: {tasks[piece]}", "main")
-        assert re.search(rf"Task complete: Make {piece}", told)
-        for fact in (f"Task ID: {tasks[piece]}", f"Commit SHA: {head}", f"- {piece}"):
-            assert f"| {fact}" in told, told
-    assert len(re.findall(r"\| Duration \(s\): [0-9.]+", told)) == len(pieces)
-    assert {(row["importance"], row["thread_id"]) for row in letters()} == {("normal", BATCH)}
-
-
 @pytest.mark.req("DELEGATE-1")
 def test_all_delegations_of_one_response_run_at_once_each_in_a_worktree_of_its_own(team: Team, tmp_path: Path) -> None:
     team.house.run("init", "--yes", "--with-opencode", "--no-check")
-    git(team.repo, "add", ".claude", ".corral")
-    git(team.repo, "commit", "-q", "-m", "Coordinate")
+    commit_all(team.repo, "Coordinate", ".claude", ".corral")
     (meeting := tmp_path / "meeting").mkdir()
 
     def delegate(mine: str, other: str) -> Step:

@@ -17,6 +17,7 @@ from tests.conftest import git
 from tests.e2e.client import Run
 from tests.e2e.stage import Stage, bash, script, text, tool
 from tests.e2e.team import plugin
+from tests.support.files import executable
 
 pytestmark = pytest.mark.e2e
 ROOT = Path(__file__).parents[2]
@@ -32,9 +33,9 @@ def env(client_env: Environment, tmp_path: Path) -> dict[str, str]:
     """A client's environment in which ``corral mcp`` is the bridge, and no daemon can be started."""
     folder = tmp_path / "bin"
     folder.mkdir()
-    command = folder / "corral"
-    command.write_text(f'#!/bin/sh\n[ "$1" = mcp ] && exec "{sys.executable}" -m corral.client.bridge\nexit 1\n')
-    command.chmod(0o755)
+    executable(
+        folder / "corral", f'#!/bin/sh\n[ "$1" = mcp ] && exec "{sys.executable}" -m corral.client.bridge\nexit 1\n'
+    )
     return client_env(path=str(folder), extra={"PYTHONPATH": str(ROOT / "daemon")})
 
 

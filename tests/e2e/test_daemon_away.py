@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.e2e.stage import bash, bash_until, script, text, tool
+from tests.e2e.stage import bash, bash_until, text, tool
 from tests.e2e.team import Team
 
 pytestmark = [pytest.mark.e2e, pytest.mark.faults]
@@ -52,24 +52,3 @@ def test_what_a_client_edited_while_the_daemon_was_away_is_locked_for_it(team: T
     assert (team.repo / "tool.txt").read_text() == "by a tool\n"
     assert "README.md changed while Corral's daemon was away, and nobody announced it." in told
     assert team.locks() == {**mine, "README.md": other.session_id}
-
-
-@pytest.mark.slow("the story above once more, with a subagent")
-def test_what_a_subagent_wrote_meanwhile_is_the_subagents(team: Team) -> None:
-    parent = team.member("--allowedTools", "Agent")
-    began, go = team.repo.parent / "began", team.repo.parent / "go"
-    waits = bash_until(f"[ -e {go} ]", first=f"touch {began}")
-    over = team.repo.parent / "over"
-    ends = bash_until(f"[ -e {over} ]")
-    inner = script(waits, write("agents.txt", "by the agent\n"), ends, text("Agent done."))
-    agent = tool("Agent", description="d", prompt=inner, subagent_type="general-purpose", run_in_background=False)
-    parent.begin(agent, text("Done."))
-    team.until(began.exists)
-    (child,) = [row for row in team.sessions() if row["parent_session_id"] == parent.session_id]
-    team.house.kill_daemon()
-    go.touch()
-    team.until((team.repo / "agents.txt").exists)
-    team.house.run("daemon", "start")
-    team.until(lambda: team.locks() == {"agents.txt": child["session_id"]})
-    over.touch()
-    parent.conversation.wait(lambda: parent.conversation.results)

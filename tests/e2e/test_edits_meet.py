@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from tests.conftest import commit, git
-from tests.e2e.stage import bash, bash_until, script, text, tool
+from tests.e2e.stage import bash, bash_until, text, tool
 from tests.e2e.team import Pair, Team
+from tests.support.files import put
 
 pytestmark = pytest.mark.e2e
 
@@ -56,9 +57,10 @@ def test_a_file_changed_by_a_shell_command_while_another_holds_it_is_told_to_bot
 def test_the_commands_of_a_skill_and_of_a_monitor_are_guarded_as_those_of_bash(pair: Pair) -> None:
     team, holder, _other = pair
     for name, command in {"sweeps": "git stash", "overwrites": "echo theirs > draft.txt"}.items():
-        skill = team.repo / ".claude" / "skills" / name / "SKILL.md"
-        skill.parent.mkdir(parents=True)
-        skill.write_text(f"---\nname: {name}\ndescription: Does it.\n---\n!`{command}`\n")
+        put(
+            team.repo / ".claude" / "skills" / name / "SKILL.md",
+            f"---\nname: {name}\ndescription: Does it.\n---\n!`{command}`\n",
+        )
     holder.do(write("draft.txt", "not yet committed\n"))
     told = team.member().do(
         tool("ToolSearch", query="select:Monitor", max_results=1),
@@ -240,25 +242,3 @@ def test_the_file_behind_a_symlink_is_what_is_locked(pair: Pair) -> None:
     told = second.do(write("src/new.py", "y"))
     assert f"src/new.py is held by {first.name}" in told
     assert (team.repo / "src" / "new.py").read_text() == "x"
-
-
-@pytest.mark.slow("three clients; test_coordination has a subagent's own calls")
-def test_a_subagent_is_a_session_of_its_own_under_its_parent(team: Team) -> None:
-    parent = team.member("--allowedTools", "Agent")
-    go = team.repo.parent / "go"
-    inner = script(write("agents.txt", "the agent's"), bash_until(f"[ -e {go} ]"), text("Agent done."))
-    agent = tool("Agent", description="d", prompt=inner, subagent_type="general-purpose", run_in_background=True)
-    parent.begin(agent, text("Started."))
-    team.until(lambda: (team.repo / "agents.txt").exists() and parent.conversation.results)
-    (child,) = [row for row in team.sessions() if row["parent_session_id"] == parent.session_id]
-    assert (child["agent_type"], child["status"]) == ("general-purpose", "active")
-    assert child["agent_name"] != parent.name
-    told = parent.do(write("agents.txt", "the parent's"), write("own.txt", "x"))
-    assert f"agents.txt is held by {child['agent_name']}" in told
-    assert (team.repo / "agents.txt").read_text() == "the agent's"
-    go.touch()
-    team.until(lambda: team.session(child["session_id"])["status"] == "disconnected")
-    assert team.locks() == {"own.txt": parent.session_id, "agents.txt": parent.session_id}, (
-        "it lies in the parent's checkout"
-    )
-    assert team.session(parent.session_id)["status"] != "disconnected"

@@ -13,7 +13,6 @@ import pytest
 from corral.runners.anthropic import AnthropicRunner
 from corral.runners.blame import CONVERSATION_LOST
 from corral.runners.claude import ClaudeRunner
-from corral.runners.messages.usage import LATEST, plain_name
 from corral.runners.protocol import Runner
 from corral.work.loops import store as loop_rows
 from corral.work.tasks.store import attempts
@@ -150,24 +149,6 @@ def test_a_conversation_that_the_api_refuses_begins_anew(house: Open, stage: Sta
     (task_id,) = one.submit_all([loop_of("anthropic", tmp_path, "two")])
     assert one.until_status(task_id, "completed", "failed", "dead", timeout_s=60)["status"] == "completed"
     assert "400" in history(one, task_id)[1]["conversation"]["lost"]
-
-
-@pytest.mark.slow("the client and two judges; test_loop_judges has the rule")
-@pytest.mark.req("FR-LOOP-002")
-def test_the_model_that_the_client_chose_itself_does_not_judge_its_work(
-    house: Open, stage: Stage, tmp_path: Path
-) -> None:
-    one = house()
-    rubric = script(text(json.dumps({"meets_rubric": True, "score": 1, "reasons": "r"})))
-    judges: list[dict[str, Any]] = [{"kind": "judge", "rubric": rubric, "votes": 1, "model": model} for model in LATEST]
-    task = {**loop_of("claude", tmp_path), "loop": {"until": judges, "any": True}}
-    (task_id,) = one.submit_all([task])
-    one.until_status(task_id, "completed", "failed", "dead", timeout_s=90)
-    (row,) = history(one, task_id)
-    refused = [
-        LATEST[judge["model"]] for judge, said in zip(judges, row["evaluations"], strict=True) if said["value"] is None
-    ]
-    assert refused == [plain_name(row["result"]["model"])], row["evaluations"]
 
 
 def stage_home(one: House) -> str:

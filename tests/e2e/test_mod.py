@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.conftest import git, worktrees_of
+from tests.conftest import commit_all, worktrees_of
 from tests.e2e.client import Terminal, run_client, trust
 from tests.e2e.stage import bash, bash_until, script, text, tool
 from tests.e2e.team import PLUGIN, ROOT, Team, argv, plugin
@@ -153,8 +153,7 @@ def test_a_person_sees_in_the_terminal_who_holds_what(team: Team, sealed: Path, 
 
 @pytest.fixture
 def shared(team: Team) -> Team:
-    git(team.repo, "add", ".corral", ".claude")
-    git(team.repo, "commit", "-qm", "Coordinate with Corral")
+    commit_all(team.repo, "Coordinate with Corral", ".corral", ".claude")
     return team
 
 

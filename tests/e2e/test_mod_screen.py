@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import commit, git
+from tests.conftest import commit, commit_all, git
 from tests.e2e.client import trust
 from tests.e2e.stage import script, text, tool
 from tests.e2e.team import PLUGIN, Team
 from tests.support import pictures
 from tests.support.coordinated import eventually
+from tests.support.files import put
 from tests.support.programs import requires
 from tests.support.tmux import Tmux
 from tests.support.worlds import stopped_for_good
@@ -62,9 +63,10 @@ def test_nothing_is_shown_that_may_not_be_true_any_more(
 
 def test_a_setting_turns_all_of_it_off(team: Team, terminals: Tmux, claude: Path, sealed: Path) -> None:
     trust(sealed, team.repo)
-    settings = sealed / ".claude" / "settings.json"
-    settings.parent.mkdir(exist_ok=True)
-    settings.write_text(json.dumps({"pluginConfigs": {"corral@inline": {"options": {"screen": False}}}}))
+    put(
+        sealed / ".claude" / "settings.json",
+        json.dumps({"pluginConfigs": {"corral@inline": {"options": {"screen": False}}}}),
+    )
     team.house.run("lock", "acquire", "cart.py")
     argv = [str(claude), *PLUGIN, "--permission-mode", "acceptEdits"]
     window = terminals.open(argv, cwd=team.repo, env=team.env, size=(COLUMNS, 42))
@@ -80,8 +82,7 @@ def test_a_person_sees_the_queue_in_the_pane_approves_what_it_shows_and_lands_th
 ) -> None:
     team = start_team()
     house, repo = team.house, team.repo
-    git(repo, "add", ".corral", ".claude")
-    git(repo, "commit", "-qm", "Coordinate with Corral")
+    commit_all(repo, "Coordinate with Corral", ".corral", ".claude")
     first = house.submit("Say hello", "echo hello > hello.txt")
     team.until(lambda: house.ask("GET", f"/tasks/{first}/detail")["outcome"] == "landed")
     task = house.submit("Describe how to test", "echo 'Run pytest -q before each commit.' >> CLAUDE.md")

@@ -21,6 +21,7 @@ from tests.e2e.client import KEY
 from tests.e2e.stage import Stage, bash, script, text, tool
 from tests.integration.running import clock, find_marked, finish, kill, look, make_assignment, wait
 from tests.integration.test_runner_anthropic import events, odd_api, said
+from tests.support.files import put
 from tests.support.programs import requires
 
 pytestmark = pytest.mark.e2e
@@ -239,8 +240,7 @@ def test_a_bundle_that_does_not_load_is_a_warning_and_a_session_id_that_was_used
     start: Start, tmp_path: Path
 ) -> None:
     bundle, first = tmp_path / "bundle", "0b0b0b0b-0000-4000-8000-000000000001"
-    (bundle / ".claude-plugin").mkdir(parents=True)
-    (bundle / ".claude-plugin" / "plugin.json").write_text(json.dumps({"name": "corral", "agents": "./nowhere/"}))
+    put(bundle / ".claude-plugin" / "plugin.json", json.dumps({"name": "corral", "agents": "./nowhere/"}))
     finished = finish(start(script(text("x")), plugin_dir=bundle, session_id=first))
     assert finished.success
     assert any("invalid manifest" in warning for warning in finished.result["warnings"]), finished.result

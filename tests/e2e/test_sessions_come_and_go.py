@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-import psutil
 import pytest
 
 from tests.conftest import git
 from tests.e2e.client import Run, Terminal, trust
 from tests.e2e.stage import bash, bash_until, script, text, tool
-from tests.e2e.team import PLUGIN, ROOT, Member, Team, plugin
+from tests.e2e.team import PLUGIN, Member, Team, plugin
+from tests.support.files import executable
 
 pytestmark = pytest.mark.e2e
 
@@ -34,9 +33,7 @@ def unguarded(team: Team, member: Member) -> bool:
 
 def test_a_session_whose_start_no_daemon_heard_is_known_and_briefed_with_its_first_prompt(team: Team) -> None:
     broken = team.repo.parent / "broken"
-    broken.mkdir()
-    (broken / "python3").write_text("#!/bin/sh\nexit 1\n")
-    (broken / "python3").chmod(0o755)
+    executable(broken / "python3", "#!/bin/sh\nexit 1\n")
     lost = team.member(path=broken)
     told = lost.do(write("a.txt"))
     assert told.count(f"You are {lost.name} in a repository") == 1
@@ -161,42 +158,7 @@ def test_a_session_that_is_resumed_keeps_its_name_and_a_fork_gets_its_own(team: 
     assert names[first] == before["agent_name"] != names[fork]
 
 
-@pytest.mark.slow("three clients; the one that is resumed is the same session, too")
-@pytest.mark.req("SESSION-1")
-def test_a_continued_session_is_the_one_that_holds_and_is_guarded(team: Team) -> None:
-    first = team.run(write("a.txt")).result["session_id"]
-    name = team.session(first)["agent_name"]
-    member = team.member("--continue", new=False)
-    other = team.member()
-    member.conversation.turn(script(write("mine.txt"), text("Done.")))
-    assert member.conversation.results[-1]["session_id"] == first
-    assert team.session(first)["agent_name"] == name
-    assert sorted(row["session_id"] for row in team.sessions()) == sorted((first, other.session_id))
-    assert team.locks() == {"mine.txt": first}
-    assert f"mine.txt is held by {name}" in other.do(write("mine.txt", "y"))
-    bridge = psutil.Process(member.pid).children()[0]
-    bridge.kill()
-    team.until(lambda: team.session(first)["unguarded"])
-
-
 # -- loaded twice, or where nothing is coordinated
-
-
-@pytest.mark.slow("test_bundle_loading counts the events of a plugin from two places")
-def test_a_plugin_that_is_loaded_twice_handles_each_event_once(team: Team, sealed: Path) -> None:
-    copy = sealed / ".claude" / "skills" / "corral"
-    for part in (".claude-plugin", ".claude/agents", "bin", "hooks", "skills"):
-        shutil.copytree(ROOT / part, copy / part)
-    shutil.copy(ROOT / ".mcp.json", copy)
-    holder, other = team.member(), team.member()
-    holder.do(write("held.txt"))
-    told = other.do(write("free.txt"), bash("echo y >> held.txt"))
-    assert told.count("Your shell command changed held.txt") == 1
-    assert told.count("SessionStart hook additional context") == 1
-    assert other.bridge.is_running()
-    assert holder.do(bash("true")).count("changed held.txt by a shell command") == 1
-    assert sorted(row["session_id"] for row in team.sessions()) == sorted((holder.session_id, other.session_id))
-    assert team.locks() == {"held.txt": holder.session_id, "free.txt": other.session_id}
 
 
 @pytest.mark.slow("twenty calls of tools, to compare their time")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import git
+from tests.conftest import commit_all, git
 from tests.e2e.stage import Step, bash, script, text, tool
 from tests.e2e.team import ROOT, Member, Pair, Team
 
@@ -141,8 +141,7 @@ def test_landing_changes(team: Team) -> None:
 def test_task_execution_by_the_names_that_prompts_use(team: Team) -> None:
     """The project's own copies: ``subagent_type="OpenCode-Builder"`` and ``/task-execution``, isolated from the caller."""
     team.house.run("init", "--yes", "--with-opencode", "--no-check")
-    git(team.repo, "add", ".claude", ".corral")
-    git(team.repo, "commit", "-q", "-m", "Coordinate")
+    commit_all(team.repo, "Coordinate", ".claude", ".corral")
     build = [
         tool("Skill", skill="task-execution"),
         bash("git rev-parse --show-toplevel && git branch --show-current && git status --short"),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.client import Conversation, Run, Terminal, trust
+from tests.e2e.client import Run
 from tests.e2e.stage import Stage, bash, script, text, tool
 
 pytestmark = pytest.mark.e2e
@@ -44,40 +44,7 @@ def test_leaving_interrupts_an_answer_that_sleeps() -> None:
     assert time.monotonic() - before < 20
 
 
-@pytest.mark.slow("of the stage itself, which every other test here stands on")
-def test_a_conversation_has_turns_that_are_scripted_or_not_delayed_or_made_to_fail(
-    claude: Path, client_env: Callable[..., dict[str, str]], repo: Path, stage: Stage, tmp_path: Path
-) -> None:
-    with Conversation(claude, repo, client_env(), tmp_path / "log") as session:
-        assert session.turn("hello")["result"] == "done", "without a script"
-        assert session.turn(script(bash("echo 1 > one"), text("One.")))["result"] == "One."
-        assert session.turn(script(bash("echo 2 > two"), text("Two.")))["result"] == "Two."
-        assert (repo / "one").exists()
-        assert (repo / "two").exists()
-        stage.latency, before = 0.3, len(stage.requests)
-        session.turn(script({"sleep": 0.5}, bash("true"), text("x")))
-        stage.latency = 0
-        arrivals = [request.at for request in stage.requests[before:]]
-        assert len(arrivals) == 2
-        assert 0.8 <= arrivals[1] - arrivals[0] < 5
-        assert session.finish().exit_code == 0
-
-
 def test_failures_strike_only_whom_they_are_meant_for(run_claude: Callable[..., Run], repo: Path, stage: Stage) -> None:
     stage.fail(400, times=None, containing="doomed")
     assert run_claude(repo, script(text("x"), say="doomed")).result["api_error_status"] == 400
     assert run_claude(repo, script(text("fine"))).result["result"] == "fine"
-
-
-@pytest.mark.slow("of the stage itself, which every other test here stands on")
-def test_a_terminal_takes_a_prompt(
-    claude: Path, client_env: Callable[..., dict[str, str]], repo: Path, sealed: Path, stage: Stage
-) -> None:
-    trust(sealed, repo)
-    with Terminal(claude, repo, client_env(), "--permission-mode", "acceptEdits") as terminal:
-        terminal.wait("accept edits on")
-        terminal.send(script(tool("Write", file_path="$CWD/typed.txt", content="x"), text("Written here.")))
-        terminal.wait((repo / "typed.txt").exists)
-        terminal.wait(lambda: stage.requests_in(repo)[-1].results)
-        terminal.send("/exit")
-        terminal.wait(lambda: terminal.process.poll() is not None)

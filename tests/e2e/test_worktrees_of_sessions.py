@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import git, worktrees_of
+from tests.conftest import commit_all, git, worktrees_of
 from tests.e2e.client import Terminal, trust
 from tests.e2e.stage import bash, script, text, tool
 from tests.e2e.team import PLUGIN, Team, words_since_script
@@ -22,8 +22,7 @@ ISOLATED = json.dumps({"iso": {"description": "Builds.", "prompt": "You build.",
 @pytest.fixture
 def shared(team: Team) -> Team:
     """A repository whose team has committed what ``corral init`` wrote."""
-    git(team.repo, "add", ".corral", ".claude")
-    git(team.repo, "commit", "-qm", "Coordinate with Corral")
+    commit_all(team.repo, "Coordinate with Corral", ".corral", ".claude")
     return team
 
 

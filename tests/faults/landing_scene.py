@@ -19,7 +19,7 @@ from typing import Any
 
 import psutil
 
-from tests.conftest import GIT_ENV, commit, git
+from tests.conftest import GIT_ENV, commit, commit_all, git
 from tests.faults.storm import Caller, processes_of
 from tests.support.coordinated import Coordinated, eventually
 
@@ -109,8 +109,7 @@ class LandingScene:
         (self.folder / "verify.sh").write_text(_VERIFY)
         (self.root / "tests.sh").write_text(_TESTS)
         commit(self.root, {"parts/first.txt": "fine\n", "shared.txt": "1\n2\n3\n", "mine.txt": "mine\n"}, "the parts")
-        git(self.root, "add", "-A")
-        git(self.root, "commit", "-q", "-m", "coordinated")
+        commit_all(self.root, "coordinated")
         for number in range(BRANCHES):
             git(self.root, "switch", "-q", "-c", f"side/{number}", "main")
             commit(self.root, self._part(number), f"part {number}")

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import http.server
-import json
 import shlex
 import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import psutil
 import pytest
 
 from tests.faults import stand_in
 from tests.faults.storm import processes_of
-from tests.integration.test_runner_anthropic import events, said
 from tests.support.coordinated import Coordinated, eventually
+from tests.support.files import executable
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
 
@@ -52,85 +49,21 @@ CLAUDE = {
 }
 USAGE_LIMIT = Bad("pending", "api_error", "You've hit your session limit.")
 
-EATS = f"{shlex.quote(sys.executable)} -c 'b = b\"x\" * 600_000_000; import time; time.sleep(600)'"
-FLOODS = f"{shlex.quote(sys.executable)} -c 'import os\nfor _ in range(2000): os.write(1, b\"x\" * 65536)'"
-
-
-def call(command: str) -> bytes:
-    """An answer that runs a command."""
-    use = {"type": "tool_use", "id": "t", "name": "run_command", "input": {"command": command}}
-    return events(use, stop_reason="tool_use")
-
-
-API: dict[str, tuple[int, bytes | None, Bad]] = {
-    "hangs": (200, None, Bad("dead", "timeout", "timed out after 3 s", 3)),
-    "breaks": (500, b"{}", Bad("dead", "api_error", "The API answered 500")),
-    "answers-a-page": (200, b"<html>Busy</html>", Bad("dead", "api_error", "The API's answer cannot be read")),
-    "breaks-its-json": (200, b"event: message_start\ndata: {no\n\n", Bad("dead", "api_error", "cannot be read")),
-    "stops-in-the-middle": (200, events(said("Half."), until=2), Bad("dead", "api_error", "ended in the middle")),
-    "does-nothing": (200, events(said("Nothing to do.")), Bad("nothing to land", None)),
-    "eats": (200, call(EATS), Bad("dead", "memory_limit", "the limit is 250")),
-    "floods": (200, call(FLOODS), Bad("nothing to land", None)),
-}
-
-
-class _Api(http.server.BaseHTTPRequestHandler):
-    """Answers as the prompt says; what follows a tool's result is the end."""
-
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Nothing."""
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        status, answer, _ = API[body["messages"][0]["content"][0]["text"].split()[0]]
-        if len(body["messages"]) > 1:
-            status, answer = 200, events(said("Done."))
-        self.send_response(status)
-        self.send_header("content-type", "text/event-stream" if status == 200 else "application/json")
-        self.send_header("connection", "close")
-        self.end_headers()
-        self.close_connection = True
-        if answer is None:
-            server: Any = self.server
-            server.closing.wait()
-        else:
-            self.wfile.write(answer)
-
 
 @pytest.fixture
-def api() -> Iterator[str]:
-    """The address of an API that misbehaves."""
-    server: Any = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Api)
-    server.daemon_threads, server.closing = True, threading.Event()
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.closing.set()
-    server.shutdown()
-    server.server_close()
-    thread.join()
-
-
-@pytest.fixture
-def house(
-    coordinate: Callable[..., Coordinated], api: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Coordinated:
-    """A repository whose client is the stand-in, and whose API misbehaves."""
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-test-0123456789-not-a-real-key")
-    monkeypatch.setenv("ANTHROPIC_BASE_URL", api)
-    client = tmp_path / "client"
-    client.write_text(f"#!/bin/sh\nexec {shlex.quote(sys.executable)} {shlex.quote(str(stand_in.__file__))}\n")
-    client.chmod(0o755)
+def house(coordinate: Callable[..., Coordinated], tmp_path: Path) -> Coordinated:
+    """A repository whose client is the stand-in."""
+    client = executable(
+        tmp_path / "client", f"#!/bin/sh\nexec {shlex.quote(sys.executable)} {shlex.quote(str(stand_in.__file__))}\n"
+    )
     made = coordinate(config=CONFIG.format(client=client))
     made.run("daemon", "start")
     return made
 
 
-def submit(house: Coordinated, runner: str, name: str, bad: Bad) -> str:
+def submit(house: Coordinated, name: str, bad: Bad) -> str:
     limit = ("--timeout", str(bad.timeout_s)) if bad.timeout_s else ()
-    asked = ("--title", f"{runner} {name}", "--prompt", f"{name} please", "--runner", runner)
+    asked = ("--title", name, "--prompt", f"{name} please", "--runner", "claude")
     return str(house.json("task", "submit", *asked, *limit)["task_id"])
 
 
@@ -138,9 +71,7 @@ def submit(house: Coordinated, runner: str, name: str, bad: Bad) -> str:
 @pytest.mark.executed
 def test_each_has_a_clear_end_a_usage_limit_is_told_and_the_queue_goes_on(house: Coordinated) -> None:
     daemon = psutil.Process(house.daemon_pid() or 0)
-    bad = {("claude", name): one for name, one in CLAUDE.items()}
-    bad |= {("anthropic", name): one for name, (_, _, one) in API.items()}
-    ids = {key: submit(house, *key, one) for key, one in bad.items()}
+    ids = {name: submit(house, name, bad) for name, bad in CLAUDE.items()}
     most = 0
 
     def is_over() -> bool:
@@ -149,18 +80,17 @@ def test_each_has_a_clear_end_a_usage_limit_is_told_and_the_queue_goes_on(house:
         return all(row["status"] in ("completed", "failed", "dead") for row in house.ask("GET", "/tasks"))
 
     eventually(is_over, 120)
-    for key, one in bad.items():
-        end = house.json("task", "detail", ids[key])
-        assert (end["outcome"], end["error_code"]) == (one.outcome, one.code), (key, end["error_message"])
-        assert one.told in (end["error_message"] or ""), (key, end["error_message"])
-        log = house.root / ".corral" / "logs" / "tasks" / ids[key] / "1.log"
-        assert log.stat().st_size <= MOST_LOG, key
+    for name, bad in CLAUDE.items():
+        end = house.json("task", "detail", ids[name])
+        assert (end["outcome"], end["error_code"]) == (bad.outcome, bad.code), (name, end["error_message"])
+        assert bad.told in (end["error_message"] or ""), (name, end["error_message"])
+        log = house.root / ".corral" / "logs" / "tasks" / ids[name] / "1.log"
+        assert log.stat().st_size <= MOST_LOG, name
     assert most < 400 << 20, "nothing that a worker writes is kept in the daemon"
     eventually(lambda: [process for process, _ in processes_of(house.root)] == [daemon])
-    limited = submit(house, "claude", "usage-limit", USAGE_LIMIT)
+    limited = submit(house, "usage-limit", USAGE_LIMIT)
     eventually(lambda: house.ask("GET", f"/tasks/{limited}/detail")["attempt_history"][0]["error_code"])
     (attempt,) = house.json("task", "detail", limited)["attempt_history"]
     assert attempt["error_code"] == "api_error" and "You've hit your session limit." in attempt["error_message"]
-    fine = house.submit("fine", "echo fine > fine.txt")
-    house.run("wait", fine, "--timeout", "60")
+    fine = house.carry_out("fine", "echo fine > fine.txt")
     assert house.json("task", "detail", fine)["merge"]["state"] == "landed", "commands go on"

@@ -112,24 +112,8 @@ def test_each_has_a_clear_end_and_nothing_of_it_stays(coordinate: Callable[..., 
     assert "sleep 600" in shown
     escaped = int((worktrees_of(house.root) / ESCAPED).read_text())
     assert not is_alive(escaped) or sys.platform != "linux"
-    fine = house.submit("fine", "echo fine > fine.txt")
-    house.run("wait", fine, "--timeout", "60")
+    fine = house.carry_out("fine", "echo fine > fine.txt")
     assert house.json("task", "detail", fine)["merge"]["state"] == "landed", "nobody else suffers"
-
-
-def test_a_daemon_that_a_worker_starts_for_another_repository_does_not_end_with_it(
-    coordinate: Callable[..., Coordinated],
-) -> None:
-    house, other = coordinate(), coordinate()
-    source = Path(__file__).resolve().parents[2] / "daemon"
-    corral = f"PYTHONPATH={source} {sys.executable} -m corral -C {other.root}"
-    starts = house.submit("starts a daemon", f"{corral} daemon start")
-    house.run("wait", starts, "--timeout", "60")
-    assert house.json("task", "detail", starts)["outcome"] == "nothing to land"
-    assert other.daemon_pid()
-    fine = other.submit("fine", "echo fine > fine.txt")
-    other.run("wait", fine, "--timeout", "60")
-    assert other.json("task", "detail", fine)["merge"]["state"] == "landed"
 
 
 def _check_remedies(house: Coordinated) -> None:
@@ -143,12 +127,10 @@ def _check_remedies(house: Coordinated) -> None:
 
 def test_what_a_worker_does_in_another_checkout_never_lands_by_accident(house: Coordinated, tmp_path: Path) -> None:
     other = Path(house.json("worktree", "create", "other")["path"])
-    there = house.submit("elsewhere", f"echo x > {other}/x.txt; echo changed > {house.root}/README.md")
-    house.run("wait", there, "--timeout", "60")
+    there = house.carry_out("elsewhere", f"echo x > {other}/x.txt; echo changed > {house.root}/README.md")
     assert house.json("task", "detail", there)["outcome"] == "nothing to land"
     assert (other / "x.txt").read_text() == "x\n" and (house.root / "README.md").read_text() == "changed\n"
-    beside = house.submit("beside", "echo y > y.txt")
-    house.run("wait", beside, "--timeout", "60")
+    beside = house.carry_out("beside", "echo y > y.txt")
     assert house.run("status").returncode == 0
     shown = house.ask("GET", f"/tasks/{beside}/detail")
     assert shown["merge"]["state"] == "landed", shown["delay"]

@@ -1,4 +1,4 @@
-"""Clients that pause, vanish, repeat themselves, come in crowds or never read; workers that kill themselves."""
+"""Clients that repeat themselves, come in crowds or never read; workers that pause."""
 
 from __future__ import annotations
 
@@ -13,33 +13,18 @@ import socket
 import tempfile
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import BinaryIO
 
-import psutil
 import pytest
 
 from corral.client.connection import Client
 from corral.config.paths import find_project, socket_path
-from corral.config.sections.work import Tasks
-from corral.core.errors import LeaseLost
-from corral.core.instants import parse
-from corral.store.engine.database import Database
-from corral.store.migrate import open_schema
-from corral.store.rows.tasks import TaskRow
-from corral.work.tasks import attempts, scheduling, tasks, views
-from corral.work.tasks.attempts import Ending
-from corral.work.tasks.wire import read_submissions
-from tests.conftest import commit, git
-from tests.faults.storm import processes_of
-from tests.integration.running import keeper_of
+from tests.conftest import commit_on, git
 from tests.integration.test_landing_verification import gone
 from tests.support.coordinated import Coordinated, eventually
-from tests.support.programs import requires
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
 
@@ -47,38 +32,6 @@ QUICK = "tasks: {max_retries: 2, max_crashes: 2, retry_initial_s: 0.2, retry_max
 
 
 # -- pauses
-
-
-@pytest.mark.req("D12")
-def test_an_attempt_that_lost_its_lease_is_refused_whatever_it_wants_and_told_who_has_it(tmp_path: Path) -> None:
-    open_schema(tmp_path / "corral.db")
-    db, rules = Database(tmp_path / "corral.db"), Tasks()
-    now = datetime(2026, 3, 1, tzinfo=timezone.utc)
-    (wanted,) = read_submissions([{"title": "t", "command": "true"}])
-    task_id = db.write(lambda conn: tasks.submit(conn, wanted, now, rules))["task_id"]
-
-    def claim(who: str) -> TaskRow:
-        row = db.write(lambda conn: scheduling.claim(conn, session_id=who, lease_s=60, ageing_s=0, now=now))
-        assert row is not None
-        return row
-
-    old = claim("paused")["fencing_token"]
-    db.write(lambda conn: attempts.end(conn, task_id, old, Ending(False, "stalled"), now, rules))
-    now += timedelta(hours=1)
-    new = claim("present")["fencing_token"]
-    for late in (
-        lambda conn: attempts.end(conn, task_id, old, Ending(True, result={"by": "paused"}), now, rules),
-        lambda conn: attempts.end(conn, task_id, old, Ending(False, "x"), now, rules),
-        lambda conn: attempts.change(conn, task_id, old, {"target": "main"}, {"progress": "still here"}),
-        lambda conn: attempts.started(conn, task_id, old, now, pid=1, pid_started=1.0),
-    ):
-        with pytest.raises(LeaseLost) as caught:
-            db.write(late)
-        assert caught.value.details["owner"] == {"status": "running", "session_id": "present", "token": new}
-    detail = db.read(lambda conn: views.detail(conn, task_id))
-    assert (detail["status"], detail["progress"], detail["result"]) == ("running", None, None)
-    assert db.write(lambda conn: attempts.end(conn, task_id, new, Ending(True), now, rules))["status"] == "completed"
-    db.close()
 
 
 @pytest.mark.req("D12")
@@ -174,9 +127,7 @@ def test_a_request_whose_answer_was_lost_is_repeated_and_has_one_effect(
     coordinate: Callable[..., Coordinated], make_repo: Callable[..., Path]
 ) -> None:
     house = coordinate(make_repo("long" * 30))
-    git(house.root, "switch", "-q", "-c", "side")
-    commit(house.root, {"side.txt": "x\n"})
-    git(house.root, "switch", "-q", "main")
+    commit_on(house.root, "side", {"side.txt": "x\n"})
     house.run("daemon", "start")
     house.hook("SessionStart", "s1", source="startup")
     asked: dict[str, Callable[[], object]] = {
@@ -197,79 +148,6 @@ def test_a_request_whose_answer_was_lost_is_repeated_and_has_one_effect(
     assert git(house.root, "for-each-ref", "refs/corral/mq") == ""
     assert [row["subject"] for row in house.ask("GET", "/messages", query={"session_id": "s1"})] == ["Once"]
     assert sorted(row["file_path"] for row in house.json("lock", "list")) == ["src/a.py", "src/b.py"]
-
-
-# -- poison
-
-
-@pytest.mark.req("D14")
-def test_a_task_that_kills_its_worker_every_time_is_given_up(
-    coordinate: Callable[..., Coordinated], tmp_path: Path
-) -> None:
-    house = coordinate(config=QUICK)
-    poisons = {"kill -9 $$": (1, 3), "kill -9 0": (1, 3), "exit 1": (3, 0)}
-    """Each with what is counted: its own ends, or violent ones."""
-    runs = {poison: tmp_path / f"runs-{number}" for number, poison in enumerate(poisons)}
-    tasks = {
-        poison: house.submit("poison", f"echo x >> {runs[poison]}; echo half > half.txt; {poison}")
-        for poison in poisons
-    }
-    other = house.submit("other", "echo other > other.txt")
-    assert house.run("wait", *tasks.values(), other, "--timeout", "90", check=False).returncode == 1
-    for poison, tried in poisons.items():
-        detail = house.json("task", "detail", tasks[poison])
-        assert (detail["status"], detail["attempts"], detail["crashes"]) == ("dead", *tried), poison
-        kinds = Counter(event["kind"] for event in detail["history"])
-        assert (kinds["task.claimed"], kinds["task.retried"], kinds["task.dead"]) == (3, 2, 1), poison
-        assert runs[poison].read_text().split() == ["x"] * 3, f"started no more often: {poison}"
-        at = {kind: [parse(e["at"]) for e in detail["history"] if e["kind"] == kind] for kind in kinds}
-        for turn, (ended, again) in enumerate(zip(at["task.retried"], at["task.claimed"][1:], strict=True)):
-            assert again - ended >= timedelta(seconds=0.2 * 2**turn), f"it waits, longer each time: {poison}"
-    assert house.json("task", "detail", other)["merge"]["state"] == "landed", "nobody else suffers"
-    assert eventually(lambda: house.worktrees_in_use() == [])
-    assert sum("half.txt" in one["files"] for one in house.ask("GET", "/salvage")) >= len(poisons)
-
-
-# -- deaths
-
-
-@pytest.mark.req("D18")
-def test_the_work_of_a_session_that_dies_stays_and_what_it_held_comes_free(house: Coordinated) -> None:
-    place = Path(house.json("worktree", "create", "mine")["path"])
-    (place / "unsaved.txt").write_text("work\n")
-    with psutil.Popen(["sleep", "600"]) as client:
-        said = {"session_id": "s1", "client_pid": client.pid, "cwd": str(place)}
-        house.ask("POST", "/sessions", said)
-        house.ask("POST", "/locks/acquire", {"paths": ["src/a.py"], "session_id": "s1"})
-        client.kill()
-    eventually(lambda: house.json("lock", "list") == [], 20)
-    row = next(row for row in house.json("session", "list") if row["session_id"] == "s1")
-    assert row["status"] == "disconnected"
-    assert (place / "unsaved.txt").read_text() == "work\n"
-    house.ask("POST", "/locks/acquire", {"paths": ["src/a.py"], "session_id": "s2"})
-
-
-@requires("setsid")
-@pytest.mark.req("D19")
-def test_the_daemon_dies_while_a_verification_runs_and_no_orphan_stays(
-    coordinate: Callable[..., Coordinated], tmp_path: Path
-) -> None:
-    gate, pids = tmp_path / "gate", tmp_path / "pids"
-    verify = f"test -e {gate} || {{ echo $$ >> {pids}; setsid sleep 600 & sleep 600; }}"
-    house = coordinate(verify=(verify,))
-    task = house.submit("lands later", "echo x > x.txt")
-    orphan = int(eventually(lambda: pids.exists() and pids.read_text().split()[:1])[0])
-    house.kill_daemon()
-    (run,) = find_project(house.root).verifications_dir.iterdir()
-    os.kill(keeper_of(run), signal.SIGKILL)  # else the next one goes on with it
-    assert psutil.pid_exists(orphan)
-    gate.touch()
-    house.run("wait", task, "--timeout", "60")
-    assert house.json("task", "detail", task)["merge"]["receipt"]["status"] == "passed"
-    assert gone(orphan)
-    house.stop()
-    eventually(lambda: processes_of(house.root) == [])
-    assert [p for p in psutil.process_iter(["cmdline"]) if str(pids) in " ".join(p.info["cmdline"] or ())] == []
 
 
 # -- crowds

@@ -189,7 +189,7 @@ def test_a_git_killed_while_it_writes_or_forgets_a_worktree(repo: Path, tmp_path
 @pytest.mark.req("G5")
 def test_the_lock_of_a_killed_git_on_a_ref_of_ours_stops_neither_a_start_nor_the_queue(house: Coordinated) -> None:
     """Left on the branch that has landed, or on what a request holds, it would stop every later tidying for ever."""
-    house.run("wait", house.submit("one", "echo 1 > 1.txt"), "--timeout", "60")
+    house.carry_out("one", "echo 1 > 1.txt")
     house.kill_daemon()
     sha = git(house.root, "rev-parse", "main")
     merge_id = house.json("merge", "list")[0]["merge_id"]
@@ -198,14 +198,13 @@ def test_the_lock_of_a_killed_git_on_a_ref_of_ours_stops_neither_a_start_nor_the
     for ref in ours:
         git(house.root, "update-ref", ref, sha)
         (house.root / ".git" / f"{ref}.lock").touch()
-    house.run("wait", house.submit("two", "echo 2 > 2.txt"), "--timeout", "60")
+    house.carry_out("two", "echo 2 > 2.txt")
     assert not list((house.root / ".git" / "refs").rglob("*.lock"))
 
 
 @pytest.mark.req("G5")
-def test_while_work_is_open_stale_locks_are_looked_for_and_only_ours_go(repo: Path, tmp_path: Path) -> None:
-    open_schema(tmp_path / "corral.db")
-    db, me = Database(tmp_path / "corral.db"), open_repository(repo / ".git")
+def test_while_work_is_open_stale_locks_are_looked_for_and_only_ours_go(repo: Path, db: Database) -> None:
+    me = open_repository(repo / ".git")
     keeper, now = StaleLocks(db, me), datetime.now(timezone.utc)
     assert keeper.step(now) is None, "nothing is open and nothing was left: only a nudge makes it look again"
     ours = [repo / ".git" / name for name in ("refs/corral/mq/1.lock", "refs/heads/corral/task-1.lock")]
@@ -226,27 +225,3 @@ def test_while_work_is_open_stale_locks_are_looked_for_and_only_ours_go(repo: Pa
         again = keeper.step(now)
         assert again is not None, "work is open"
     assert not packed.exists() and all(lock.exists() for lock in theirs)
-    db.close()
-
-
-@pytest.mark.req("G5")
-def test_a_lock_in_the_users_checkout(house: Coordinated) -> None:
-    """It may be a git of the user's that lives: it is left alone, the landing says what it waits for, and goes on by itself."""
-    for number, lock in enumerate(("index.lock", "refs/heads/main.lock", "packed-refs.lock")):
-        place = house.root / ".git" / lock
-        house.run("daemon", "start")
-        with place.open("w"):  # as a git that lives has it
-            task = house.submit("waits", f"echo 1 > {number}.txt")
-            if lock != "packed-refs.lock":  # that one is only in the way of a branch that is to go
-                assert "lock" in eventually(partial(_why_it_waits, house, task)), lock
-            house.kill_daemon()
-            house.run("daemon", "start")
-            assert place.exists(), lock
-        place.unlink()
-        house.run("wait", task, "--timeout", "60")
-        assert house.json("task", "detail", task)["merge"]["state"] == "landed", lock
-
-
-def _why_it_waits(house: Coordinated, task: str) -> str | None:
-    merge = house.json("task", "detail", task)["merge"]
-    return str(merge["reason"]) if merge and merge["reason"] else None

@@ -13,8 +13,10 @@ import psutil
 import pytest
 
 from corral.store.engine.database import Database
-from tests.conftest import commit, git, worktrees_of
+from tests.conftest import commit_on, git, worktrees_of
+from tests.integration.mcp.client import Agent, play
 from tests.support.coordinated import Coordinated, eventually
+from tests.support.files import executable
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
 PAGE = 4096
@@ -33,10 +35,7 @@ def truncate(file: Path) -> None:
 
 def follow(house: Coordinated, remedy: str, folder: Path) -> list[str]:
     """Type what the remedy says, up to the start of a daemon, in a shell; returns what was typed."""
-    shim = folder / "bin" / "corral"
-    shim.parent.mkdir()
-    shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m corral "$@"\n')
-    shim.chmod(0o755)
+    shim = executable(folder / "bin" / "corral", f'#!/bin/sh\nexec "{sys.executable}" -m corral "$@"\n')
     source = str(Path(__file__).resolve().parents[2] / "daemon")
     env = {**os.environ, "PATH": f"{shim.parent}:{os.environ['PATH']}", "PYTHONPATH": source}
     typed = re.findall("`([^`]+)`", remedy)
@@ -55,9 +54,7 @@ def test_damage_is_noticed_stops_everything_and_the_printed_remedy_works(
     house = coordinate()
     for number in range(100):
         house.ask("POST", f"/sessions/s{number}/heartbeat")
-    git(house.root, "switch", "-q", "-c", "mine")
-    commit(house.root, {"mine.txt": "mine"})
-    git(house.root, "switch", "-q", "main")
+    commit_on(house.root, "mine", {"mine.txt": "mine"})
     (Path(house.json("worktree", "create", "saved")["path"]) / "draft.txt").write_text("draft")
     house.run("worktree", "remove", "saved")
     began = tmp_path / "began"
@@ -113,6 +110,21 @@ def test_a_damaged_file_at_the_start_has_the_same_remedy(house: Coordinated, tmp
     assert all(other.exists() for other in others), "what else begins with its name stays"
 
 
+@pytest.mark.req("HANDOFF-4")
+def test_an_agent_is_told_that_a_damaged_database_is_unavailable(house: Coordinated) -> None:
+    async def scene(one: Agent) -> None:
+        await one.call("register_session")
+        overwrite(house.root / ".corral" / "corral.db")
+        for _attempt in range(100):  # until a page that it has not in memory is read
+            answer = await one.call("write_handoff", summary="The login works.")
+            if not answer["success"]:
+                break
+        assert (answer["success"], answer["error"]) == (False, "database_unavailable")
+        assert "damaged" in answer["message"]
+
+    play(house, scene)
+
+
 def test_a_request_of_a_lost_database_keeps_the_commits_that_only_it_pins(house: Coordinated) -> None:
     """A merge's ref without a row may be the last to hold work, once the database was replaced."""
     sha = git(house.root, "commit-tree", "HEAD^{tree}", "-p", "HEAD", "-m", "only here")
@@ -123,13 +135,10 @@ def test_a_request_of_a_lost_database_keeps_the_commits_that_only_it_pins(house:
     assert sha in git(house.root, "for-each-ref", "refs/corral/mq")
 
 
-def test_no_write_is_acknowledged_beside_one_that_met_the_damage(tmp_path: Path) -> None:
+def test_no_write_is_acknowledged_beside_one_that_met_the_damage(db: Database) -> None:
     from corral.core.errors import DatabaseDamaged
     from corral.store.engine.writes import Write
-    from corral.store.migrate import open_schema
 
-    open_schema(tmp_path / "corral.db")
-    db = Database(tmp_path / "corral.db")
     found: list[DatabaseDamaged] = []
     db.on_damage = found.append
     innocent = Write(lambda conn: conn.exec_driver_sql("INSERT INTO event_cursors VALUES ('r', 1)").rowcount)
@@ -149,7 +158,6 @@ def test_no_write_is_acknowledged_beside_one_that_met_the_damage(tmp_path: Path)
     with pytest.raises(DatabaseDamaged):
         db.read(lambda conn: conn.exec_driver_sql("SELECT 1").scalar())
     assert len(found) == 1
-    db.close()
 
 
 LISTENER = """
@@ -170,12 +178,12 @@ def test_the_daemon_opens_its_database_by_sqlite_alone(house: Coordinated, tmp_p
     (tmp_path / "sitecustomize.py").write_text(LISTENER)
     log, source = tmp_path / "heard", str(Path(__file__).resolve().parents[2] / "daemon")
     house.run("daemon", "start", PYTHONPATH=f"{tmp_path}{os.pathsep}{source}", LISTENER_LOG=str(log))
-    house.run("wait", house.submit("works", "echo x > x.txt"), "--timeout", "60")
+    house.carry_out("works", "echo x > x.txt")
     for words in ("doctor", "status", "metrics show", "audit list"):
         house.run(*words.split(), check=False)
     place = house.root / ".corral" / "corral.db"
     place.rename(place.with_suffix(".away"))  # the next write puts it back, from a copy
-    house.run("wait", house.submit("works on", "echo y > y.txt"), "--timeout", "60")
+    house.carry_out("works on", "echo y > y.txt")
     assert place.exists()
     house.run("daemon", "stop")
     events = [line.split(maxsplit=1) for line in log.read_text().splitlines()]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import sqlite3
 import stat
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -115,8 +115,7 @@ def test_a_full_disk_refuses_loses_nothing_and_is_over_when_there_is_room(
     home = house.root / ".corral"
     if kind == "disk":
         mount(home, "4m")
-    first = house.submit("first", "echo 1 > first.txt")
-    house.run("wait", first, "--timeout", "60")
+    first = house.carry_out("first", "echo 1 > first.txt")
     house.ask("POST", "/locks/acquire", {"paths": ["src/a.py"], "session_id": "early"})
     pid = house.daemon_pid()
     assert pid is not None
@@ -291,14 +290,28 @@ def test_on_a_full_disk_a_held_file_stays_and_a_person_lets_edits_pass(mount: Mo
         ben.close()
 
 
+@pytest.mark.req("HANDOFF-4")
+def test_a_locked_database_is_said_within_two_seconds_with_what_ends_it(house: Coordinated) -> None:
+    house.run("status")
+    with closing(sqlite3.connect(house.root / ".corral" / "corral.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        for _time in range(3):
+            began = time.monotonic()
+            with pytest.raises(DatabaseUnavailable) as refused:
+                house.ask("POST", "/sessions/mine/heartbeat")
+            assert time.monotonic() - began < 2 + 5  # the rest is a busy machine's
+            assert "Another program has locked" in refused.value.cause and "`sqlite3`" in refused.value.remedy
+        other.execute("ROLLBACK")
+    house.ask("POST", "/sessions/mine/heartbeat")
+
+
 # -- two daemons
 
 
 def start_one(root: Path) -> subprocess.Popen[bytes]:
     """A starter as every client is one. It leaves when the daemon, which inherits its output, is ready."""
-    env = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2] / "daemon")}
     argv = [sys.executable, "-m", "corral.daemon", "--project", str(root)]
-    return subprocess.Popen(argv, cwd="/", env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    return subprocess.Popen(argv, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
 
 
 @pytest.mark.req("D9")

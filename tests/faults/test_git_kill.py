@@ -15,16 +15,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from corral.core.errors import Conflict, CorralError, GitFailed
+from corral.core.errors import Conflict, GitFailed
 from corral.daemon.stale_locks import StaleLocks
 from corral.git import refs
 from corral.git.checkouts import listing, worktrees
-from corral.git.land import landing
-from corral.git.land.landing import InTheWay, Landed
 from corral.git.process import stale
 from corral.git.process.command import Git, Outcome, open_checkout, open_repository
 from corral.store.engine.database import Database
-from corral.store.migrate import open_schema
 from tests.conftest import GIT_ENV, commit, git
 from tests.integration.git.test_git_wrapper import shim
 from tests.support.examples import examples
@@ -197,7 +194,7 @@ def test_a_stale_lock_goes_only_where_it_is_ours_and_nobody_holds_it(repo: Path,
 
 @pytest.mark.req("G5")
 def test_the_locks_of_a_git_that_lives_are_respected_however_old_and_closed_they_are(
-    repo: Path, tmp_path: Path
+    repo: Path, tmp_path: Path, db: Database
 ) -> None:
     """A commit whose editor is open has the lock of its index, and a deletion that of the packed refs: neither has it open."""
     me = open_repository(repo / ".git")
@@ -212,8 +209,7 @@ def test_the_locks_of_a_git_that_lives_are_respected_however_old_and_closed_they
     while not Path(f"{gate}.open").exists() and time.monotonic() < deadline:
         time.sleep(0.02)
     locks[1].touch()
-    open_schema(tmp_path / "corral.db")
-    db, later = Database(tmp_path / "corral.db"), NOW + timedelta(hours=1)
+    later = NOW + timedelta(hours=1)
     keeper = StaleLocks(db, me)
     assert locks[0].exists() and not stale.clear(me, later, refs=[], worktrees=[place])
     keeper.step(later)
@@ -222,7 +218,6 @@ def test_the_locks_of_a_git_that_lives_are_respected_however_old_and_closed_they
     assert committing.wait(20) == 0
     keeper.step(later + timedelta(minutes=1))
     assert not any(lock.exists() for lock in locks), "what is left of nobody who lives goes"
-    db.close()
 
 
 @pytest.mark.req("G5")
@@ -246,33 +241,6 @@ def test_a_killed_ref_transaction_is_a_lock_and_not_a_lost_race(repo: Path) -> N
     assert result.outcome is Outcome.LOCK
     assert stale.clear(me, NOW + timedelta(hours=1), refs=["refs/corral/"], worktrees=[])
     assert refs.compare_and_swap(me, "refs/corral/x", sha, "")
-
-
-@pytest.mark.req("G7", "G8")
-@pytest.mark.parametrize("moment", ["before", "after", "half"])
-def test_a_landing_killed_in_the_users_checkout_is_finished_by_the_next(
-    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
-) -> None:
-    old = git(repo, "rev-parse", "HEAD")
-    git(repo, "checkout", "-q", "-b", "work")
-    new = commit(repo, {"src/a.py": "landed\n", "new.py": "new\n"})
-    git(repo, "checkout", "-q", "main")
-    me = open_repository(repo / ".git")
-    # "half": the files and the index are the new ones, the branch is not: what a kill between the two leaves.
-    run = {
-        "before": "kill -9 $$",
-        "after": '"$REAL" "$@"; kill -9 $$',
-        "half": f'"$REAL" -C {repo} read-tree -m -u {old} {new}; kill -9 $$',
-    }[moment]
-    with monkeypatch.context() as patched:
-        shim(tmp_path / "bin", patched, f'case " $* " in *" merge --ff-only "*) {run};; esac; exec "$REAL" "$@"')
-        try:
-            first: object = landing.land(me, "refs/heads/main", new, old)
-        except CorralError as error:
-            first = error
-    assert isinstance(first, Landed) == (moment == "after") and not isinstance(first, InTheWay)
-    assert landing.land(me, "refs/heads/main", new, old) == Landed(new)
-    assert git(repo, "status", "--porcelain") == "" and git(repo, "rev-parse", "main") == new
 
 
 def test_the_lock_on_the_list_of_worktrees_dies_with_its_holder(repo: Path, tmp_path: Path) -> None:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import random
 import subprocess
-import time
-from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 
-import psutil
 import pytest
 from sqlalchemy import select, update
 
@@ -22,8 +19,9 @@ from corral.work.merges.wire import covered_by
 from corral.work.worktrees import store as worktree_rows
 from tests.conftest import commit, git
 from tests.integration.landing_world import World, fingerprint, in_a_process, why
-from tests.integration.test_landing_verification import gone
+from tests.support.coordinated import eventually
 from tests.support.examples import examples
+from tests.support.files import executable
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
 
@@ -139,10 +137,7 @@ def test_killed_when_the_remote_has_refused(repo: Path, tmp_path: Path) -> None:
     origin = tmp_path / "origin.git"
     git(tmp_path, "clone", "-q", "--bare", str(repo), str(origin))
     git(repo, "remote", "add", "origin", str(origin))
-    refuses = origin / "hooks" / "pre-receive"
-    refuses.parent.mkdir(exist_ok=True)
-    refuses.write_text("#!/bin/sh\necho not today >&2; exit 1\n")
-    refuses.chmod(0o755)
+    refuses = executable(origin / "hooks" / "pre-receive", "#!/bin/sh\necho not today >&2; exit 1\n")
     world.close()
     assert in_a_process(repo, VERIFY, "origin", CORRAL_CRASH_AT="push.refused").wait(60) == -9
     again = World(repo, landing=Landing(verify=[VERIFY], reruns=0, remote="origin"))
@@ -191,13 +186,6 @@ def test_killed_when_it_has_kept_what_a_rewound_target_lost(repo: Path) -> None:
     assert [row["merge_id"] for row in rewind.requests] == [merge_id] and rewind.lost_sha == tip
     assert again.events().count("target.rewound") == 1, "told once, although the refs were moved before"
     again.close()
-
-
-def wait_until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 @pytest.mark.req("I1")
@@ -252,7 +240,7 @@ def test_killed_again_and_again(repo: Path) -> None:
     while kills < examples(8, usual=4):
         alive.unlink(missing_ok=True)
         living = in_a_process(repo, verify)
-        wait_until(lambda living=living: alive.exists() or living.poll() is not None)  # type: ignore[misc]
+        eventually(lambda living=living: alive.exists() or living.poll() is not None)  # type: ignore[misc]
         try:
             assert living.wait(chance.random()) == 0
             break
@@ -267,41 +255,6 @@ def test_killed_again_and_again(repo: Path) -> None:
     check(again, merge_ids, base, heads)
     landed = {again.merge(merge_id)["landed_sha"] for merge_id in merge_ids}
     assert set(git(repo, "log", "--first-parent", "--format=%H", f"{base}..main").split()) == landed
-    again.close()
-
-
-def test_a_verification_that_outlived_its_daemon_is_ended(repo: Path, tmp_path: Path) -> None:
-    pid_file = tmp_path / "pid"
-    verify = f"echo $$ > {pid_file}; sleep 300"
-    world, _, _ = prepare(repo, checked_out=True)
-    world.close()
-    living = in_a_process(repo, verify)
-    wait_until(lambda: pid_file.exists() and pid_file.read_text().strip() != "")
-    living.kill()
-    living.wait()
-    pid = int(pid_file.read_text())
-    assert psutil.pid_exists(pid)
-    again = World(repo, landing=Landing())
-    again.queue.recover(again.now())
-    assert gone(pid)
-    again.close()
-
-
-@pytest.mark.req("G9")
-def test_a_user_commits_between_the_verdict_and_the_landing(repo: Path) -> None:
-    world, merge_ids, _ = prepare(repo, checked_out=True)
-    world.close()
-    killed = in_a_process(repo, VERIFY, CORRAL_CRASH_AT="landing.intent_stored")
-    assert killed.wait(60) == -9
-    git(repo, "reset", "-q")
-    mine = commit(repo, {"mine.txt": "x\n"})
-    again = World(repo, landing=Landing(verify=[VERIFY], reruns=0))
-    again.queue.recover(again.now())
-    again.run()
-    merge = again.merge(merge_ids[0])
-    assert merge["state"] == "landed"
-    assert git(repo, "rev-parse", "main^1") == mine
-    assert again.receipt(merge_ids[0])["tree"] == git(repo, "rev-parse", "main^{tree}")
     again.close()
 
 

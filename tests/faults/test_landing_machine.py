@@ -1,4 +1,4 @@
-"""Landing on a machine that fails: a volume that is full for a while, commands that are killed, a checkout that is broken."""
+"""Landing on a machine that fails: a volume that is full for a while, commands that are killed, what nobody foresaw."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from corral.config.paths import Project
 from corral.config.sections.sharing import Landing
 from corral.config.worktree_root import WorktreeRoot
 from corral.git.land import landing
-from tests.conftest import git, worktrees_of
+from tests.conftest import commit_all, git, worktrees_of
 from tests.integration.landing_world import World, why
 from tests.support.coordinated import Coordinated, eventually
 from tests.support.programs import program
@@ -78,8 +78,7 @@ def test_a_command_that_is_killed_every_time_is_shown_everywhere_and_the_target_
 ) -> None:
     up = tmp_path / "up"
     house = coordinate(verify=(f"test -e {up} || kill -9 $$",))
-    git(house.root, "add", "-A")
-    git(house.root, "commit", "-q", "-m", "corral")
+    commit_all(house.root, "corral")
     first = house.submit("one", "echo 1 > one.txt")
     behind = house.submit("two", "echo 2 > two.txt", "--wait-for", first)
     need = eventually(
@@ -96,35 +95,6 @@ def test_a_command_that_is_killed_every_time_is_shown_everywhere_and_the_target_
     assert retried.returncode == 0 or "is verifying and cannot be tried again" in retried.stderr, "it went on by itself"
     assert house.run("wait", "--all", timeout_s=90).returncode == 0
     assert house.json("status")["needs_you"] == []
-
-
-def test_a_broken_checkout_stops_its_target_alone_and_neither_a_start_nor_a_cancel(
-    house: Coordinated, tmp_path: Path
-) -> None:
-    git(house.root, "add", "-A")
-    git(house.root, "commit", "-q", "-m", "corral")
-    place = tmp_path / "release"
-    git(house.root, "worktree", "add", "-q", "-b", "release", str(place))
-    for name, base in (("fix", "release"), ("feature", "main"), ("later", "main")):
-        git(house.root, "worktree", "add", "-q", "-b", name, str(tmp_path / name), base)
-        (tmp_path / name / f"{name}.txt").write_text("x\n")
-        git(tmp_path / name, "add", "-A")
-        git(tmp_path / name, "commit", "-q", "-m", name)
-    (place / ".git").write_text("gitdir: /moved/away/.git/worktrees/release\n")
-
-    stuck = house.json("merge", "submit", "fix", "--target", "release")["merge_id"]
-    eventually(lambda: house.json("merge", "detail", stuck)["state"] == "held")
-    other = house.json("merge", "submit", "feature")["merge_id"]
-    eventually(lambda: house.json("merge", "detail", other)["state"] == "landed")
-    assert "git directory" in house.json("merge", "detail", stuck)["reason"]
-    assert any(one["ids"].get("merge_id") == stuck for one in house.json("status")["needs_you"])
-
-    house.kill_daemon()
-    later = house.json("merge", "submit", "later")["merge_id"]
-    eventually(lambda: house.json("merge", "detail", later)["state"] == "landed")
-    assert house.run("merge", "cancel", stuck).returncode == 0
-    assert house.json("merge", "detail", stuck)["state"] == "cancelled"
-    assert git(house.root, "rev-parse", "release") == git(house.root, "merge-base", "release", "fix")
 
 
 def test_an_error_while_landing_that_nobody_foresaw_stops_one_target(

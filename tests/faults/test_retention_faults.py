@@ -28,6 +28,7 @@ from corral.store.migrate import open_schema
 from tests.conftest import git
 from tests.faults.test_disk_and_database import filled
 from tests.integration.test_retention import LARGE, LATER, THEN, World
+from tests.support.files import put
 from tests.support.programs import program
 
 pytestmark = pytest.mark.faults
@@ -68,8 +69,7 @@ def _record_large(world: World, rows: int) -> None:
 def full(repo: Path) -> World:
     """A world with old rows and refs of each kind, and with what must stay; its database is closed."""
     home = repo / ".corral"
-    home.mkdir(exist_ok=True)
-    (home / ".gitignore").write_text("*\n")
+    put(home / ".gitignore", "*\n")
     open_schema(home / "corral.db")
     world = World(Database(home / "corral.db"), repo)
     world.session("sender", ended=None)

@@ -22,11 +22,12 @@ from corral.core.errors import DaemonUnreachable
 from corral.work.evidence.lines import KINDS
 from corral.work.roadmap.checks import read_roadmap
 from corral.work.roadmap.document import with_statuses
-from tests.conftest import git, worktrees_in
+from tests.conftest import commit_all, git, worktrees_in
 from tests.faults.storm import processes_of, seed_of_this_run
 from tests.faults.test_poison import kill_the_daemon
 from tests.integration.planned import Plan
 from tests.support.coordinated import Coordinated, eventually
+from tests.support.files import executable
 from tests.support.programs import program, requires
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
@@ -63,9 +64,9 @@ def agents(house: Coordinated, folder: Path) -> None:
     """Three kinds of agents with a program each, and a team of them."""
     members = []
     for name, capability in KINDS_OF_AGENTS.items():
-        program = folder / name.lower()
-        program.write_text(PROGRAM.format(name=name, phases=" ".join(PHASES[name]), pause=len(name) % 4))
-        program.chmod(0o755)
+        program = executable(
+            folder / name.lower(), PROGRAM.format(name=name, phases=" ".join(PHASES[name]), pause=len(name) % 4)
+        )
         file = house.root / ".claude" / "agents" / f"{name.lower()}.md"
         file.parent.mkdir(parents=True, exist_ok=True)
         front = f"name: {name.lower()}\ndescription: Use it.\nrunner: {name.lower()}\ncommand: [{program}]"
@@ -203,8 +204,7 @@ def test_a_roadmap_of_thirty_tasks_is_worked_off_whatever_is_killed(
     folder.mkdir()
     house = coordinate(verify=("test -f README.md",), config=CONFIG)
     agents(house, folder)
-    git(house.root, "add", "-A")
-    git(house.root, "commit", "-qm", "coordinated")
+    commit_all(house.root, "coordinated")
     thirty = Thirty(house, folder, chance)
     plan, ask = Plan(house, thirty.text), Asking(house)
     house.run("supervisor", "start")

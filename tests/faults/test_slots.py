@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import socket
-import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -22,8 +21,8 @@ from corral.landing.verify.verification_worktree import VerificationWorktree
 from corral.observe.view.needs_of_landing import unverified_merges
 from corral.store.schema import verification_runs
 from corral.work.merges.store import runs
-from tests.conftest import commit, git
-from tests.integration.landing_world import PAUSE_S, World, why
+from tests.conftest import commit_on, git
+from tests.integration.landing_world import World, why
 from tests.integration.test_landing_verification import gone, wait_for
 from tests.support.coordinated import Coordinated, eventually
 
@@ -44,14 +43,6 @@ def until_there(file: str) -> str:
     return f"i=0; while ! test -e {file} && test $i -lt 2000; do sleep 0.02; i=$((i+1)); done"
 
 
-def step_until(world: World, true: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 30
-    while not true():
-        assert time.monotonic() < deadline
-        world.queue.step(world.now())
-        time.sleep(PAUSE_S)
-
-
 def submitted(world: World, name: str, target: str = "main") -> str:
     world.branch(name, {f"{name}.txt": "x\n"}, target)
     return world.submit(name, target)
@@ -70,7 +61,7 @@ def test_a_slot_whose_worktree_is_deleted_under_it_is_made_again_and_the_other_g
     world.landing = Landing(verify=[f"echo $PWD >> {seen}; {until_there(str(gate))}; test -f README.md"], reruns=0)
     world.db.write(lambda conn: runs.set_batch(conn, "main", 2))
     ids = [submitted(world, "a"), submitted(world, "b")]
-    step_until(world, lambda: seen.exists() and len(seen.read_text().split()) == 2)
+    world.step_until(lambda: seen.exists() and len(seen.read_text().split()) == 2)
     place = VerificationWorktree(world.db, world.places, world.repo(), str(slot)).path
     shutil.rmtree(place)
     git(world.root, "worktree", "prune", "--expire=now")
@@ -106,13 +97,13 @@ class Gated:
 
     def ends_of(self, merge_id: str) -> None:
         """Let the run of another target begin, and end."""
-        step_until(self.world, lambda: (self._place / f"pid-{merge_id}").exists())
+        self.world.step_until(lambda: (self._place / f"pid-{merge_id}").exists())
         self.ends(merge_id)
-        step_until(self.world, lambda: self.world.merge(merge_id)["state"] == "landed")
+        self.world.step_until(lambda: self.world.merge(merge_id)["state"] == "landed")
 
     def until(self, *slots: str) -> None:
         """Step until the runs of ``release`` have been in these slots."""
-        step_until(self.world, lambda: self._slots() == [*slots])
+        self.world.step_until(lambda: self._slots() == [*slots])
 
     def _slots(self) -> list[str]:
         return [Path(line).name for line in self._seen.read_text().split()] if self._seen.exists() else []
@@ -136,16 +127,16 @@ def test_what_is_red_in_one_slot_alone_is_not_blamed_by_a_control_of_another_one
     before = submitted(world, "before", "release")
     gated.until("1")
     gated.ends("1")
-    step_until(world, lambda: world.merge(before)["state"] == "landed")
+    world.step_until(lambda: world.merge(before)["state"] == "landed")
     busy = submitted(world, "busy")
-    step_until(world, lambda: world.merge(busy)["state"] == "verifying")
+    world.step_until(lambda: world.merge(busy)["state"] == "verifying")
     merge_id = submitted(world, "innocent", "release")
     gated.until("1", "2")
     gated.ends_of(busy)
     gated.ends("2")
     gated.until("1", "2", "2")
     gated.ends("3")
-    step_until(world, lambda: world.merge(merge_id)["state"] == "held")
+    world.step_until(lambda: world.merge(merge_id)["state"] == "held")
     assert "release at" in why(world.merge(merge_id)) and "control run" in why(world.merge(merge_id))
     gated.let_all_end()
     requests.retry(world.db, world.repo(), merge_id, now=world.now())
@@ -183,15 +174,15 @@ def test_who_always_meets_a_bad_slot_is_blamed_by_nobody_and_told_to_a_person(wo
         gated.ends(str(len(slots) + 1))
         gated.until(*slots, "2", "1")
         beside = submitted(world, f"beside-{tries}", "other")
-        step_until(world, lambda beside=beside: world.merge(beside)["state"] == "verifying")  # type: ignore[misc]
+        world.step_until(lambda beside=beside: world.merge(beside)["state"] == "verifying")  # type: ignore[misc]
         busy = submitted(world, f"busy-{tries}")
         gated.ends(str(len(slots) + 2))
-        step_until(world, lambda busy=busy: world.merge(busy)["state"] == "verifying")  # type: ignore[misc]
+        world.step_until(lambda busy=busy: world.merge(busy)["state"] == "verifying")  # type: ignore[misc]
         gated.ends(beside)
         slots += ["2", "1", "2"]
         gated.until(*slots)
         gated.ends(str(len(slots)))
-        step_until(world, lambda tries=tries: world.merge(merge_id)["tries"] == tries)  # type: ignore[misc]
+        world.step_until(lambda tries=tries: world.merge(merge_id)["tries"] == tries)  # type: ignore[misc]
         if tries < 3:
             world.skip(300)
     merge = world.merge(merge_id)
@@ -225,7 +216,7 @@ def test_a_port_that_another_slot_has_blames_nobody_and_the_next_run_one_at_a_ti
     )
     world.landing = Landing(verify=[f'python3 -c "{code}" || {{ touch {met}; exit 1; }}'], reruns=0)
     ids = [submitted(world, "one"), submitted(world, "two", "release")]
-    step_until(world, lambda: any(world.merge(one)["reason"] for one in ids))
+    world.step_until(lambda: any(world.merge(one)["reason"] for one in ids))
     waits = next(row for row in map(world.merge, ids) if row["reason"])
     assert waits["state"] == "queued" and "may have had that port" in why(waits) and "$CORRAL_PORTS" in why(waits)
     ids += [submitted(world, "three"), submitted(world, "four", "release")]
@@ -275,9 +266,7 @@ def test_a_port_that_an_agent_at_work_has_blames_nobody(
     house = coordinate(verify=(f'python3 -c "{bind}"',))
     server = house.submit("Serve", f'python3 -c "{serve}"')
     eventually(lambda: (tmp_path / "has").exists())
-    git(house.root, "switch", "-q", "-c", "innocent")
-    commit(house.root, {"innocent.txt": "x\n"})
-    git(house.root, "switch", "-q", "main")
+    commit_on(house.root, "innocent", {"innocent.txt": "x\n"})
     merge_id = house.json("merge", "submit", "innocent")["merge_id"]
     shown = eventually(lambda: (row := house.ask("GET", f"/merges/{merge_id}"))["reason"] and row)
     assert (

@@ -9,12 +9,10 @@ import sqlite3
 import time
 from contextlib import closing, suppress
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection
 
 from corral.config.paths import find_project
 from corral.config.sections.work import Tasks as TaskRules
@@ -25,11 +23,12 @@ from corral.git.process.command import open_repository
 from corral.runners.command import CommandRunner
 from corral.runners.protocol import Assignment, Running
 from corral.work.merges.store import merges
-from corral.work.tasks import delays, tasks
+from corral.work.tasks import tasks
 from corral.work.tasks.store import tasks as task_rows
 from tests.conftest import git, worktrees_in, worktrees_of
 from tests.integration.running import find_marked, finish, is_alive, keeper_of, kill
 from tests.integration.supervision import IMPATIENT, House, in_a_process, settings_with, utc_now
+from tests.support.coordinated import eventually
 from tests.support.examples import examples
 from tests.support.programs import requires
 
@@ -127,38 +126,11 @@ def test_killed_again_and_again_at_random(repo: Path) -> None:
     check(repo, everything, heads_for=len(everything))
 
 
-def test_six_workers_outlive_their_daemon_and_the_next_one_goes_on_with_them(repo: Path) -> None:
-    """kill -9 of the daemon costs nothing: nothing begins again, nothing is counted, and they go on beside each other."""
-    gate, ran = repo.parent / "gate", repo.parent / "ran"
-    wait = f"while [ ! -e {gate} ]; do sleep 0.05; done"
-    items = [{"title": f"t{n}", "command": f"echo {n} >> {ran}; {wait}; echo {n} > {n}.txt"} for n in range(6)]
-    child = in_a_process(repo, items)
-    _until(lambda: ran.exists() and len(ran.read_text().split()) == 6)
-    child.kill()
-    ids = [word for word in child.communicate()[0].split() if word not in ("up", "done")]
-    house = House(repo, IMPATIENT)
-    try:
-        assert [house.status(task_id) for task_id in ids] == ["running"] * 6
-        assert house.supervisor.running_count() == 6
-        gate.touch()
-        house.until(house.idle, 30)
-        for task_id in ids:
-            detail = house.detail(task_id)
-            counts = [detail[name] for name in ("status", "attempts", "crashes", "faults")]
-            assert counts == ["completed", 1, 0, 0]
-            assert "task.interrupted" not in [event["kind"] for event in detail["history"]]
-        assert len(ran.read_text().split()) == 6, "each ran once"
-        assert not any(find_marked(task_id) for task_id in ids)
-        _until(lambda: not list(house.project.attempts_dir.iterdir()))
-    finally:
-        house.close()
-
-
 def started_in_a_process(repo: Path, command: str, **extra: str) -> tuple[str, int]:
     """Start a task by a daemon, which is then killed; the task, and its worker's pid, which the command writes to ``pids``."""
     pids = repo.parent / "pids"
     child = in_a_process(repo, [{"title": "long", "command": f"echo $$ >> {pids}; {command}"}], **extra)
-    _until(lambda: pids.exists() and pids.read_text().strip() != "")
+    eventually(lambda: pids.exists() and pids.read_text().strip() != "")
     child.kill()
     child.communicate()
     (task_id,) = stored(repo)
@@ -167,7 +139,7 @@ def started_in_a_process(repo: Path, command: str, **extra: str) -> tuple[str, i
 
 def kill_and_wait(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
-    _until(lambda: not is_alive(pid))
+    eventually(lambda: not is_alive(pid))
 
 
 @pytest.mark.parametrize("victims", [("keeper",), ("worker",), ("keeper", "worker"), ("worker", "keeper")])
@@ -182,7 +154,7 @@ def test_a_worker_that_died_with_its_daemon_is_ended_salvaged_and_begun_again_at
     for victim in victims:
         kill_and_wait({"keeper": keeper_of(folder), "worker": worker}[victim])
     if victims == ("worker",):
-        _until(lambda: "\nexit -9" in (folder / "record").read_text())
+        eventually(lambda: "\nexit -9" in (folder / "record").read_text())
     house = House(repo, settings_with(tasks={"retry_initial_s": 600}))  # nobody waits after the first death
     try:
         house.until(lambda: len(pids.read_text().split()) == 2, 20)
@@ -199,22 +171,6 @@ def test_a_worker_that_died_with_its_daemon_is_ended_salvaged_and_begun_again_at
         house.close()
 
 
-def test_an_end_that_nobody_saw_is_the_end_of_the_task(repo: Path) -> None:
-    """The worker ended while no daemon lived, and its keeper was killed after that: the record is enough."""
-    task_id, _ = started_in_a_process(repo, f"while [ ! -e {repo.parent}/gate ]; do sleep 0.02; done; echo x > x.txt")
-    folder = find_project(repo, initialised=False).attempts_dir / f"{task_id}.1"
-    (repo.parent / "gate").touch()
-    _until(lambda: "\nexit 0" in (folder / "record").read_text())
-    kill_and_wait(keeper_of(folder))
-    house = House(repo, IMPATIENT)
-    try:
-        assert house.until_status(task_id, "completed")["crashes"] == 0
-        (merge,) = house.db.read(merges.listing)
-        assert "x.txt" in git(repo, "ls-tree", "--name-only", merge["head_sha"])
-    finally:
-        house.close()
-
-
 def test_a_daemon_killed_between_a_start_and_its_record_is_followed_by_one_that_records_it(repo: Path) -> None:
     task_id, worker = started_in_a_process(repo, "sleep 1; echo x > x.txt", CORRAL_CRASH_AT="task.started")
     house = House(repo, IMPATIENT)
@@ -225,54 +181,6 @@ def test_a_daemon_killed_between_a_start_and_its_record_is_followed_by_one_that_
         assert house.until_status(task_id, "completed")["attempts"] == 1
     finally:
         house.close()
-
-
-def test_a_daemon_that_hands_over_leaves_its_workers_alone(repo: Path) -> None:
-    gate, ran = repo.parent / "gate", repo.parent / "ran"
-    house = House(repo, IMPATIENT)
-    task_id = house.submit(f"echo x >> {ran}; while [ ! -e {gate} ]; do sleep 0.05; done")
-    house.until(lambda: house.detail(task_id)["started_at"] is not None)
-    house.supervisor.stop_all(utc_now(), leaves_workers=True)
-    house.until(lambda: house.supervisor.unsettled_count() == 0)
-    house.supervisor.abandon(utc_now())
-    assert house.status(task_id) == "running" and find_marked(task_id)
-    house.worktree_context.stopping.clear()
-    house.restart()
-    gate.touch()
-    assert house.until_status(task_id, "completed")["attempts"] == 1
-    assert ran.read_text().split() == ["x"]
-    house.close()
-
-
-def test_suspicion_begins_with_the_second_death_and_only_suspects_run_alone(repo: Path) -> None:
-    house = House(repo, settings_with(tasks={"retry_initial_s": 0.2}))
-    first, second, innocent = (house.submit("sleep 600", title=name) for name in ("first", "second", "innocent"))
-    for deaths in (1, 2):
-        for task_id in (first, second):
-            house.until(partial(has_worker, house, task_id, deaths))
-        for task_id in (first, second):
-            keeper = keeper_of(house.project.attempts_dir / f"{task_id}.{deaths}")
-            for pid in (keeper, *find_marked(task_id)):
-                kill_and_wait(pid)
-        house.restart()
-        assert [house.detail(task_id)["crashes"] for task_id in (first, second, innocent)] == [deaths, deaths, 0]
-        assert (house.db.read(task_rows.suspect_in_flight) is None) == (deaths == 1)
-    house.until(lambda: "pending" in house.statuses(first, second) and "running" in house.statuses(first, second))
-    (waiting,) = [task_id for task_id in (first, second) if house.status(task_id) == "pending"]
-    house.until(lambda: "one at a time" in str(house.db.read(lambda conn: why_not(conn, waiting))))
-    assert (house.status(innocent), house.detail(innocent)["attempts"]) == ("running", 1)
-    house.close()
-
-
-def has_worker(house: House, task_id: str, attempt: int) -> bool:
-    row = house.db.read(lambda conn: task_rows.get(conn, task_id))
-    return row is not None and row["fencing_token"] == attempt and row["pid"] is not None
-
-
-def why_not(conn: Connection, task_id: str) -> str | None:
-    row = task_rows.get(conn, task_id)
-    assert row is not None
-    return delays.reason(conn, row, None, utc_now())
 
 
 def test_stopping_the_daemon_interrupts_salvages_and_the_next_one_goes_on(repo: Path) -> None:
@@ -392,7 +300,7 @@ def test_a_task_cancelled_whose_worker_outlived_its_daemon_ends_after_it_with_it
     repo: Path, convention: bool
 ) -> None:
     child = in_a_process(repo, [{"title": "long", "command": "echo x > part.txt; while :; do sleep 0.1; done"}])
-    _until(lambda: list(worktrees_of(repo).glob("*/part.txt")))
+    eventually(lambda: list(worktrees_of(repo).glob("*/part.txt")))
     child.kill()
     child.communicate()
     (task_id,) = stored(repo)
@@ -462,7 +370,7 @@ def test_a_setup_command_of_a_killed_daemon_is_ended_before_its_task_goes_on(rep
     assert child.stdout is not None
     child.stdout.readline()
     task_id = child.stdout.readline().strip()
-    _until(lambda: list(worktrees_of(repo).glob("*/setting-up")))
+    eventually(lambda: list(worktrees_of(repo).glob("*/setting-up")))
     child.kill()
     child.communicate()
     assert find_marked(task_id)
@@ -477,29 +385,12 @@ def test_a_setup_command_of_a_killed_daemon_is_ended_before_its_task_goes_on(rep
 MANY = examples(32, usual=12)
 
 
-def test_many_worktrees_at_once(repo: Path) -> None:
-    from concurrent.futures import ThreadPoolExecutor
-
-    house = House(repo, IMPATIENT)
-    with ThreadPoolExecutor(MANY) as pool:
-        made = list(
-            pool.map(lambda n: house.worktrees.create(f"w{n}", session_id=None, base=None, now=utc_now()), range(MANY))
-        )
-    assert len({row["path"] for row in made}) == MANY == len({row["port_base"] for row in made})
-    assert all((Path(row["path"]) / "src" / "a.py").exists() and row["state"] == "ready" for row in made)
-    with ThreadPoolExecutor(MANY) as pool:
-        gone = list(pool.map(lambda row: house.worktrees.remove(row["name"], utc_now()), made))
-    assert all(row["removed"] for row in gone)
-    assert git(repo, "for-each-ref", "--format=%(refname)").split() == ["refs/heads/main"]
-    house.close()
-
-
 def test_a_kill_in_the_middle_of_many_allocations(repo: Path) -> None:
     child = in_a_process(repo, [{"title": f"t{n}", "command": "true"} for n in range(MANY)])
     assert child.stdout is not None
     for _ in range(MANY + 1):
         child.stdout.readline()
-    _until(lambda: len(worktrees_in(repo)) >= 4)
+    eventually(lambda: len(worktrees_in(repo)) >= 4)
     child.kill()
     child.communicate()
     house = House(repo, IMPATIENT)
@@ -509,10 +400,3 @@ def test_a_kill_in_the_middle_of_many_allocations(repo: Path) -> None:
         assert len(git(repo, "worktree", "list").splitlines()) == 1
     finally:
         house.close()
-
-
-def _until(so: Any, timeout_s: float = 30) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not so():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)

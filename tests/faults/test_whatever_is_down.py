@@ -19,6 +19,7 @@ from corral.client import last_look
 from tests.integration.hooking import HOOK, fire
 from tests.integration.last_looking import Client, hook_before_edit
 from tests.support.coordinated import Coordinated, denied, eventually, rested, told
+from tests.support.files import put
 from tests.support.worlds import World, broken_settings, frozen, killed, locked, stopped_for_good, unstartable
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
@@ -302,8 +303,7 @@ def test_sessions_share_the_backoff_of_starts_that_fail(house: Coordinated, join
 
 @pytest.mark.parametrize(("in_s", "may"), [(-1.0, True), (30.0, False), (3600.0, True)])
 def test_a_clock_that_was_set_back_keeps_no_daemon_from_starting(tmp_path: Path, in_s: float, may: bool) -> None:
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "start.json").write_text(json.dumps({"next_at": time.time() + in_s}))
+    put(tmp_path / "run" / "start.json", json.dumps({"next_at": time.time() + in_s}))
     assert last_look.may_start(str(tmp_path)) is may
 
 
@@ -311,8 +311,7 @@ def test_the_keys_of_the_last_look_are_those_of_the_locks(repo: Path, tmp_path: 
     from corral.coordination.locks.keys import literal_key
 
     (repo / ".corral").mkdir()
-    (repo / "fixtures").mkdir()
-    (repo / "fixtures" / "HEAD").write_text("no repository\n")
+    put(repo / "fixtures" / "HEAD", "no repository\n")
     (tmp_path / "outside" / "deep").mkdir(parents=True)
     (repo / "link").symlink_to(tmp_path / "outside" / "deep")
     for name in (

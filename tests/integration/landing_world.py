@@ -38,6 +38,7 @@ from corral.work.merges.store import merges, pauses, receipts
 from corral.work.merges.wire import summary
 from corral.work.worktrees import store as worktrees
 from tests.conftest import WITHOUT_ROOTS_RIGHTS, commit, git
+from tests.support.files import put
 
 OPEN = ("queued", "verifying")
 PAUSE_S = 0.03
@@ -51,8 +52,7 @@ class World:
         self.root = root
         common = common_dir or root / ".git"
         self.project = Project(root, common, root / ".corral", common == root)
-        self.project.home.mkdir(exist_ok=True)
-        (self.project.home / ".gitignore").write_text("*\n")
+        put(self.project.home / ".gitignore", "*\n")
         open_schema(self.project.database)
         self.db = Database(self.project.database)
         self.landing = landing or Landing()
@@ -197,14 +197,18 @@ class World:
     def pause(self, target: str = "main") -> TargetPauseRow | None:
         return self.db.read(pauses.paused).get(target)
 
-    def until(self, merge_id: str, *states: str, deadline_s: float = 30) -> MergeRow:
-        """Run until the request is in one of the states."""
+    def step_until(self, so: Callable[[], object], *, deadline_s: float = 30) -> None:
+        """Step until something is so; time goes by as it does."""
         deadline = time.monotonic() + deadline_s
-        while (row := self.merge(merge_id))["state"] not in states:
-            assert time.monotonic() < deadline, row
+        while not so():
+            assert time.monotonic() < deadline, self.db.read(merges.listing)
             self.queue.step(self.now())
             time.sleep(PAUSE_S)
-        return row
+
+    def until(self, merge_id: str, *states: str, deadline_s: float = 30) -> MergeRow:
+        """Step until the request is in one of the states."""
+        self.step_until(lambda: self.merge(merge_id)["state"] in states, deadline_s=deadline_s)
+        return self.merge(merge_id)
 
     def land(self, branch: str, **values: Any) -> MergeRow:
         merge_id = self.submit(branch, **values)

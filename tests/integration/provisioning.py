@@ -12,6 +12,7 @@ from corral.config.sections.work import Worktrees
 from corral.work.worktrees.provision import Provisioned, provision
 from corral.work.worktrees.recipes import load_recipes
 from tests.conftest import git, worktrees_of
+from tests.support.files import put
 
 PORT_BASE = 23450
 
@@ -19,8 +20,7 @@ PORT_BASE = 23450
 def add_worktree(main: Path, name: str = "w") -> Path:
     """A linked worktree where Corral puts them, on a branch of its own."""
     path = worktrees_of(main) / name
-    (main / ".corral").mkdir(exist_ok=True)
-    (main / ".corral" / ".gitignore").write_text("*\n")
+    put(main / ".corral" / ".gitignore", "*\n")
     git(main, "worktree", "add", "-q", "-b", f"corral/{name}", str(path))
     return path
 

@@ -27,6 +27,7 @@ from corral.work.tasks.wire import TaskSubmission, read_submissions
 from corral.work.workers.supervisor import Supervisor
 from corral.work.worktrees.allocation import WorktreeContext
 from corral.work.worktrees.worktrees import Worktrees
+from tests.support.files import put
 
 Row = dict[str, Any]
 
@@ -53,8 +54,7 @@ class House:
         self, root: Path, settings: Settings | None = None, runners: Mapping[str, Runner] | None = None
     ) -> None:
         self.project: Project = find_project(root, initialised=False)
-        self.project.home.mkdir(exist_ok=True)
-        (self.project.home / ".gitignore").write_text("*\n")
+        put(self.project.home / ".gitignore", "*\n")
         open_schema(self.project.database)
         self.db = Database(self.project.database)
         self.settings = _without_pool(settings or Settings())

@@ -15,6 +15,7 @@ from corral.store.rows.merges import MergeRow
 from corral.work.worktrees.allocation import WorktreeContext
 from corral.work.worktrees.trial.preparation import Place, prepare
 from tests.integration.landing_world import World
+from tests.support.files import put
 
 
 class Supplied(World):
@@ -44,7 +45,6 @@ class Supplied(World):
 def package(modules: Path, name: str, text: str) -> Path:
     """A package as a package manager unpacks it."""
     folder = modules / name
-    folder.mkdir(parents=True)
-    (folder / "package.json").write_text(json.dumps({"name": name, "main": "index.js"}))
+    put(folder / "package.json", json.dumps({"name": name, "main": "index.js"}))
     (folder / "index.js").write_text(text)
     return folder

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from corral.core.errors import NotPermitted
-from tests.conftest import commit, git
+from tests.conftest import commit, commit_all, git
 from tests.support.coordinated import Coordinated
+from tests.support.files import put
 
 
 def _call(
@@ -103,8 +104,7 @@ def test_a_file_that_a_worker_can_write_does_not_change_what_its_work_is_verifie
     house = coordinate(verify=("test ! -f ba[d]",))
     commit(house.root, {".corral/config.yaml": (house.root / ".corral/config.yaml").read_text()})
     (house.root / ".corral" / "local.yaml").write_text("landing: {verify: ['true']}\n")
-    task = house.submit("bad", "touch bad", "--retries", "0")
-    house.run("wait", task, "--timeout", "40", check=False)
+    task = house.carry_out("bad", "touch bad", "--retries", "0", check=False)
     assert house.json("task", "detail", task)["merge"]["state"] == "failed"
     assert git(house.root, "ls-tree", "main", "--", "bad") == ""
 
@@ -114,16 +114,12 @@ def test_what_a_clone_brings_of_a_clones_own_is_not_believed(
     coordinate: Callable[..., Coordinated], tmp_path: Path
 ) -> None:
     evil = coordinate()
-    git(evil.root, "add", "-f", ".corral/config.yaml")
-    git(evil.root, "commit", "-q", "-m", "coordinated")
+    commit_all(evil.root, "coordinated", ".corral/config.yaml", force=True)
     git(tmp_path, "clone", "-q", str(evil.root), "clone")
     house, home = Coordinated(tmp_path / "clone"), tmp_path / "clone" / ".corral"
     for brought in ("corral.db", "corral.db-wal", "local.yaml", "metadata.json", "run/bin/corral", "logs/corral.log"):
-        file = evil.root / ".corral" / brought
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text("{}")
-        git(evil.root, "add", "-f", f".corral/{brought}")
-        git(evil.root, "commit", "-q", "-m", "innocent")
+        put(evil.root / ".corral" / brought, "{}")
+        commit_all(evil.root, "innocent", f".corral/{brought}", force=True)
         git(house.root, "pull", "-q")
         if (home / "run").is_dir():
             (home / "run").chmod(0o700)

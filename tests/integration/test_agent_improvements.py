@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from corral.core.errors import Conflict, CorralError
-from tests.conftest import git
+from tests.conftest import commit_all, git
 from tests.e2e.stage import Json, Stage, Step, script, text, tool
 from tests.integration.test_agent_record import figures, work
 from tests.integration.test_agents import define
@@ -65,8 +65,7 @@ def proposal(instructions: str, *, rubric: str | None = None, test: str = "grep 
 
 def scribe(house: Coordinated, body: str, *, does: str = OBEYS) -> Path:
     file = define(house, "scribe", f"runner: note\ncommand: [sh, -c, '{does}']", body)
-    git(house.root, "add", "-f", str(file))
-    git(house.root, "commit", "-q", "-m", "Define the scribe")
+    commit_all(house.root, "Define the scribe", str(file), force=True)
     house.run("trust", "--yes")
     return file
 

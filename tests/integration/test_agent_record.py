@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from corral.core.errors import Conflict, CorralError, InvalidInput, NotFound
-from tests.conftest import git
+from tests.conftest import commit_all, git
 from tests.integration.test_agents import define, ended
 from tests.support.coordinated import Coordinated, eventually
 
@@ -46,8 +46,7 @@ def refused(house: Coordinated, version: str) -> CorralError:
 @pytest.mark.req("FR-META-004")
 def test_every_text_of_a_definition_is_a_version_with_author_reason_and_changelog(house: Coordinated) -> None:
     file = scribe(house, "Write it down.")
-    git(house.root, "add", "-f", str(file))
-    git(house.root, "commit", "-q", "-m", "Add a scribe")
+    commit_all(house.root, "Add a scribe", str(file), force=True)
     (new,) = known(house)
     assert (new["version"], new["used"], new["current"]) == ("1.0.0", False, True)
     work(house)
@@ -82,8 +81,7 @@ def test_going_back_is_a_change_that_git_shows_and_never_loses_text(house: Coord
     scribe(house, "Do not write.")
     assert isinstance(refusal := refused(house, "1.0.0"), Conflict) and "in no commit" in refusal.message
     assert file.read_text().endswith("Do not write.\n")
-    git(house.root, "add", "-f", str(file))
-    git(house.root, "commit", "-q", "-m", "Change the scribe")
+    commit_all(house.root, "Change the scribe", str(file), force=True)
     answer = house.json("agent", "rollback", "scribe", "1.0.0")
     assert (answer["version"], answer["changed"], file.read_text()) == ("1.0.0", True, before)
     assert git(house.root, "status", "--porcelain", str(file)).split()[0] == "M"

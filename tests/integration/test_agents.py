@@ -15,6 +15,7 @@ from corral.git.land.landing import RESTS
 from tests.conftest import git, worktrees_of
 from tests.integration.mcp.client import Agent, play
 from tests.support.coordinated import Coordinated, eventually
+from tests.support.files import put
 
 RECORDER = """\
 #!/bin/sh
@@ -51,9 +52,10 @@ def home(programs: Path, house: Coordinated) -> Coordinated:
 
 
 def define(home: Coordinated, name: str, front: str, body: str = "Do it well.") -> Path:
-    file = home.root / ".claude" / "agents" / f"{name}.md"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(f"---\nname: {name}\ndescription: Use it.\n{front}\n---\n\n{body}\n")
+    file = put(
+        home.root / ".claude" / "agents" / f"{name}.md",
+        f"---\nname: {name}\ndescription: Use it.\n{front}\n---\n\n{body}\n",
+    )
     home.trust()
     return file
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, cast
@@ -26,7 +25,6 @@ from corral.observe.announcements import store as announcements
 from corral.observe.announcements.announcing import KINDS, SAVED_WITHIN, Announcer, send, written
 from corral.store import events
 from corral.store.engine.database import Database
-from corral.store.migrate import open_schema
 from corral.store.rows.mail import InboxMessage
 from corral.store.rows.records import EventRow
 from corral.store.schema import tasks as task_table
@@ -41,14 +39,6 @@ ABOUT: EventRow = {
     "event_id": 1, "at": "", "kind": "task.completed", "data": {}, "task_id": None, "session_id": None, "merge_id": None
 }  # fmt: skip
 COMPLETED = EventKind.TASK_COMPLETED({"attempt": 1, "head_sha": None})
-
-
-@pytest.fixture
-def db(tmp_path: Path) -> Iterator[Database]:
-    open_schema(tmp_path / "corral.db")
-    database = Database(tmp_path / "corral.db")
-    yield database
-    database.close()
 
 
 def test_a_letter_that_cannot_be_written_stops_none_that_follow(db: Database, repo: Path) -> None:

@@ -105,16 +105,3 @@ def test_a_daemon_that_dies_over_mail_that_did_not_arrive_tells_of_it_once(house
     for sender in ("ann", "eve"):
         eventually(lambda sender=sender: "message.bounced" in _mail(house, sender))  # type: ignore[misc]
         assert {kind: len(rows) for kind, rows in _mail(house, sender).items()} == {"message.bounced": 1}
-
-
-def test_mail_that_its_reader_has_not_seen_when_it_ends_bounces(house: Coordinated) -> None:
-    for session in ("ann", "ben"):
-        house.hook("SessionStart", session)
-    names = {row["session_id"]: row["agent_name"] for row in house.ask("GET", "/sessions")}
-    body = {"session_id": "ann", "to": [names["ben"]], "subject": "Hello", "body": "x"}
-    house.ask("POST", "/messages", body)
-    house.hook("SessionEnd", "ben", reason="prompt_input_exit")
-    eventually(lambda: "message.bounced" in _mail(house, "ann"))
-    (bounce,) = _mail(house, "ann")["message.bounced"]
-    assert bounce["subject"] == "Not delivered: Hello" and names["ben"] in bounce["body"]
-    assert [row["state"] for row in _mail(house, "ben")["message"]] == ["bounced"]

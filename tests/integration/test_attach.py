@@ -13,7 +13,8 @@ import pytest
 
 from corral.core.errors import Conflict, InvalidInput
 from tests.conftest import git
-from tests.support.coordinated import Coordinated, _source, eventually
+from tests.support.coordinated import Coordinated, eventually
+from tests.support.files import executable
 
 CLIENT = """#!/bin/sh
 if [ "$1" = --resume ]; then echo "resumed $2 in $(pwd)"; exit; fi
@@ -29,8 +30,7 @@ def test_a_conversation_is_resumed_in_its_place_but_not_beside_its_worker(
     coordinate: Callable[..., Coordinated], tmp_path: Path
 ) -> None:
     go, client = tmp_path / "go", tmp_path / "client"
-    client.write_text(CLIENT.format(go=go))
-    client.chmod(0o755)
+    executable(client, CLIENT.format(go=go))
     house = coordinate(config=f"runners: {{claude: {{command: {client}}}}}\nworktrees: {{pool_min_files: 0}}\n")
     task = house.json("task", "submit", "--title", "Ask", "--prompt", "Do it.")["task_id"]
     running = eventually(lambda: found if (found := house.ask("GET", f"/tasks/{task}/detail"))["worktree"] else None)
@@ -49,13 +49,12 @@ def test_a_conversation_is_resumed_in_its_place_but_not_beside_its_worker(
     assert house.run("attach", task, check=False).returncode == InvalidInput.exit_code, "no terminal"
     master, slave = pty.openpty()
     done = subprocess.run(
-        [sys.executable, "-m", "corral", "attach", task], cwd=house.root, env={**os.environ, "PYTHONPATH": _source()},
+        [sys.executable, "-m", "corral", "attach", task], cwd=house.root,
         stdin=slave, capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     os.close(master)
     os.close(slave)
     assert done.stdout == f"resumed {session} in {running['worktree']}\n", done.stderr
 
-    plain = house.submit("Plain", "true")
-    house.run("wait", plain)
+    plain = house.carry_out("Plain", "true")
     assert house.run("attach", plain, "--print", check=False).returncode == InvalidInput.exit_code

@@ -45,8 +45,7 @@ def test_what_agents_and_people_do_is_on_record_and_stays_whole(house: Coordinat
     read = {"tool_name": "Read", "tool_input": {"file_path": "/etc/hosts"}, "tool_response": "127.0.0.1 localhost"}
     calls = [{**read, "tool_use_id": "u4"}, {**bash, "tool_use_id": "u3"}]
     house.hook("PostToolBatch", "one", tool_calls=calls)
-    task = house.submit("fails", f"TOKEN={KEY} exit 3")
-    house.run("wait", task, "--timeout", "60", check=False)
+    task = house.carry_out("fails", f"TOKEN={KEY} exit 3", check=False)
     house.run("task", "cancel", task, check=False, CORRAL_SESSION_ID="two")
     assert "error" not in house.ask("POST", "/tasks/claim", {"session_id": "one"})
     house.ask("POST", "/locks/acquire", {"session_id": "one", "paths": ["b.txt"]})

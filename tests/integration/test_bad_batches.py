@@ -11,6 +11,7 @@ import pytest
 from corral.core.errors import InvalidInput
 from corral.work.tasks.cli.commands import read_batch
 from tests.support.coordinated import Coordinated
+from tests.support.files import put
 
 LEVELS = "".join(
     f"  {name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n"
@@ -137,8 +138,7 @@ def test_aliases_that_save_typing_are_fine(house: Coordinated, tmp_path: Path) -
 
 @pytest.mark.req("FR-QUEUE-008", "D15")
 def test_who_waits_for_a_dead_task_fails_at_once_and_says_for_which(house: Coordinated) -> None:
-    dead = house.submit("no good", "exit 1", "--retries", "0")
-    house.run("wait", dead, "--timeout", "60", check=False)
+    dead = house.carry_out("no good", "exit 1", "--retries", "0", check=False)
     assert house.json("task", "detail", dead)["status"] == "dead"
     child = house.submit("after it", "true", "--wait-for", dead)
     end = house.json("task", "detail", child)
@@ -152,8 +152,7 @@ def test_who_waits_for_a_dead_task_fails_at_once_and_says_for_which(house: Coord
 
 def test_an_agent_whose_runner_does_not_exist_is_refused_by_name(shared_house: Coordinated) -> None:
     folder = shared_house.root / ".claude" / "agents"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "odd.md").write_text("---\nname: odd\ndescription: Use it.\nrunner: perl\n---\nDo it.\n")
+    put(folder / "odd.md", "---\nname: odd\ndescription: Use it.\nrunner: perl\n---\nDo it.\n")
     shared_house.trust()
     error = refused(shared_house, "task", "submit", "--title", "t", "--agent", "odd")
     assert "odd" in str(error) and "runner" in str(error) and "perl" in str(error), error

@@ -33,7 +33,7 @@ def _by_http(house: Coordinated) -> Cancel:
 def _by_command(house: Coordinated) -> Cancel:
     def cancel(task_id: str) -> str:
         done = house.run("task", "cancel", task_id, "--reason", REASON, "--convention", check=False)
-        return "conflict" if done.returncode == 4 else str(done.stdout.split()[1])
+        return {3: "not_found", 4: "conflict"}.get(done.returncode) or str(done.stdout.split()[1])
 
     return cancel
 
@@ -94,6 +94,7 @@ def test_the_convention_ends_whatever_has_not_ended(
 @pytest.mark.parametrize("by", [_by_http, _by_command, _by_tool])
 def test_the_convention_changes_nothing_that_has_ended(house: Coordinated, by: Callable[[Coordinated], Cancel]) -> None:
     cancel = by(house)
+    assert cancel("00000000-0000-4000-8000-000000000000") == "not_found"
     done = _offer(house, "done")
     assert _claim(house) == done
     house.ask("POST", f"/tasks/{done}/complete", {"success": True, "session_id": "hand", "result": {"x": 1}})

@@ -74,8 +74,7 @@ def test_the_version_tells_of_the_template_of_a_project(house: Coordinated) -> N
 def test_ids_may_be_shortened_where_one_stands_does_not_matter_and_logs_are_for_programs_too(
     house: Coordinated, tmp_path: Path
 ) -> None:
-    task = house.submit("speak", "echo spoken; echo x > x")
-    house.run("wait", task[:8], "--timeout", "60")
+    task = house.carry_out("speak", "echo spoken; echo x > x")
     merge = house.json("task", "detail", task[:8], cwd=house.root / "src")["merge"]["merge_id"]
     assert house.json("merge", "detail", merge[:8])["merge_id"] == merge
     git(house.root, "worktree", "add", "-q", str(tmp_path / "linked"))
@@ -105,11 +104,11 @@ def test_on_a_terminal_waiting_shows_what_it_waits_for_and_quiet_does_not(house:
 def _on_a_terminal(house: Coordinated, *args: str) -> str:
     """What a command writes to stderr when that is a terminal."""
     ours, theirs = pty.openpty()
-    source = str(Path(__file__).resolve().parents[2] / "daemon")
+    str(Path(__file__).resolve().parents[2] / "daemon")
     process = subprocess.Popen(
         [sys.executable, "-m", "corral", *args],
         cwd=house.root,
-        env={**os.environ, "PYTHONPATH": source, "TERM": "xterm"},
+        env={**os.environ, "TERM": "xterm"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=theirs,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 
 import pytest
 
-from tests.conftest import git
+from tests.conftest import commit_all, git
 from tests.integration.refusals import refused
 from tests.support.coordinated import Coordinated
 
@@ -125,8 +124,7 @@ def test_without_a_verification_the_receipt_says_so_wherever_it_is_shown(
     coordinate: Callable[..., Coordinated],
 ) -> None:
     house = coordinate(verify=())
-    task = house.submit("hello", "echo hello > hello.txt")
-    house.run("wait", task, "--timeout", "60")
+    task = house.carry_out("hello", "echo hello > hello.txt")
     receipt = house.json("task", "detail", task)["merge"]["receipt"]
     assert receipt["status"] == "unverified"
     assert (receipt["commands"], receipt["exit_code"], receipt["tests"]) == ([], None, None)
@@ -135,16 +133,6 @@ def test_without_a_verification_the_receipt_says_so_wherever_it_is_shown(
     assert house.json("status")["verified"] is False
     told = house.run("merge", "log", house.json("merge", "list")[0]["merge_id"]).stdout
     assert "unverified" in told and "No verification command is configured" in told
-
-
-@pytest.mark.req("FR-CLI-004")
-def test_every_list_is_an_array_even_when_it_is_empty(untouched: Coordinated) -> None:
-    for noun in ("task", "merge", "session", "lock", "worktree"):
-        assert untouched.json(noun, "list") == []
-        assert untouched.run(noun, "list").stdout.strip()
-    assert untouched.json("worktree", "recover") == []
-    empty: dict[str, list[str]] = {"tasks": [], "merges": [], "paused": [], "needs_you": []}
-    assert untouched.json("wait", "--all") == {**empty, "done": True, "waits_for_person": False}
 
 
 @pytest.mark.req("FR-CLI-006")
@@ -195,8 +183,7 @@ def test_wrong_values_exit_with_2_and_change_nothing(untouched: Coordinated) -> 
 
 
 def test_what_contradicts_the_present_state_exits_with_4(house: Coordinated) -> None:
-    task = house.submit("hello", "echo hello > hello.txt")
-    house.run("wait", task, "--timeout", "60")
+    task = house.carry_out("hello", "echo hello > hello.txt")
     merge = house.json("merge", "list")[0]["merge_id"]
     house.run("lock", "acquire", "src/a.py", CLAUDE_CODE_SESSION_ID="one")
     house.run("worktree", "create", "mine", CLAUDE_CODE_SESSION_ID="one")
@@ -237,41 +224,12 @@ def test_what_needs_the_daemon_exits_with_5_when_there_can_be_none(house: Coordi
     run.with_name("kept").rename(run)
 
 
-@pytest.mark.req("FR-CLI-006")
-def test_errors_for_people_have_a_code_a_cause_and_a_remedy(untouched: Coordinated) -> None:
-    done = untouched.run("task", "detail", UNKNOWN, check=False)
-    assert done.stdout == ""
-    lines = done.stderr.splitlines()
-    assert lines[0].startswith("error: ") and lines[0].endswith("[CORRAL-ERR-003]")
-    assert lines[1].startswith("  cause:  ") and lines[2].startswith("  remedy: ")
-    assert len(lines) == 3
-    assert "Traceback" in untouched.run("--debug", "task", "detail", UNKNOWN, check=False).stderr
-
-
-def test_the_daemon_commands(house: Coordinated) -> None:
-    started = house.json("daemon", "start")
-    status = house.json("daemon", "status")
-    assert status == started
-    assert set(status) >= {"running", "pid", "address", "version"}
-    assert status["running"] is True and status["pid"] == house.daemon_pid()
-    assert house.json("daemon", "start")["pid"] == status["pid"]
-    assert house.json("daemon", "restart")["pid"] != status["pid"]
-    assert any(json.loads(line)["event"] == "started" for line in house.run("daemon", "logs").stdout.splitlines())
-    assert any(entry["event"] == "started" for entry in house.json("daemon", "logs"))
-    assert house.json("daemon", "stop") == {"stopped": True, "running": False}
-    assert house.json("daemon", "stop") == {"stopped": False, "running": False}
-    off = house.run("daemon", "status", "--json", check=False)
-    assert off.returncode == 5
-    assert json.loads(off.stdout)["running"] is False and json.loads(off.stdout)["pid"] is None
-
-
 @pytest.mark.req("FR-QUEUE-002")
 def test_lists_begin_with_the_number_both_nouns_understand_every_name_and_a_task_without_a_change_has_no_merge(
     house: Coordinated,
 ) -> None:
     title = "Write down in a very long title what is to be done, so that no terminal shows it whole"
-    task = house.submit(title, "echo hello > hello.txt")
-    house.run("wait", task)
+    task = house.carry_out(title, "echo hello > hello.txt")
     (merge,) = house.json("merge", "list")
     assert (merge["number"], merge["title"]) == (1, title)
     for noun in ("task", "merge"):
@@ -310,8 +268,7 @@ def test_lists_begin_with_the_number_both_nouns_understand_every_name_and_a_task
     git(house.root, "worktree", "add", "-q", "../side", "side")
     git(house.root.parent / "side", "commit", "-q", "--allow-empty", "-m", "empty")
     (house.root.parent / "side" / "side.txt").write_text("x")
-    git(house.root.parent / "side", "add", ".")
-    git(house.root.parent / "side", "commit", "-q", "-m", "side")
+    commit_all(house.root.parent / "side", "side")
     alone = house.json("merge", "submit", "side")["merge_id"]
     waited = house.json("wait", alone[:8])
     assert waited["done"] and waited["merges"][0]["merge_id"] == alone

@@ -26,10 +26,10 @@ COMMANDS = (
 
 def corral(house: Coordinated, args: Sequence[str], before: str = "", **how: Any) -> tuple[int, str]:
     """Run a command in a process whose streams are what a shell makes of them: exit code and stderr."""
-    source = str(Path(__file__).parents[2] / "daemon")
+    str(Path(__file__).parents[2] / "daemon")
     done = subprocess.run(
         ["sh", "-c", f'exec "$@" {before}', "sh", sys.executable, "-m", "corral", *args],
-        cwd=house.root, env={**os.environ, "PYTHONPATH": source}, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        cwd=house.root, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
         text=True, timeout=60, **how,
     )  # fmt: skip
     return done.returncode, done.stderr

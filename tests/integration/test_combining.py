@@ -30,8 +30,9 @@ def test_the_first_to_succeed_lands_and_the_others_are_ended(coordinate: Callabl
 @pytest.mark.req("FR-SWARM-003")
 def test_members_that_did_not_agree_land_nothing_and_say_so(coordinate: Callable[..., Coordinated]) -> None:
     house = coordinate(config="tasks: {max_retries: 0}\n")
-    task = house.submit("guess", "echo $CORRAL_TASK_ID | tee guess.txt", "--agents", "3", "--combine", "vote")
-    house.run("wait", task, "--timeout", "60", check=False)
+    task = house.carry_out(
+        "guess", "echo $CORRAL_TASK_ID | tee guess.txt", "--agents", "3", "--combine", "vote", check=False
+    )
     found = house.json("task", "detail", task)
     assert (found["status"], found["error_code"]) == ("failed", "no_majority")
     outputs = [part["result"]["output"] for part in found["result"]["contributions"]]

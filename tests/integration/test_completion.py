@@ -17,6 +17,7 @@ import pytest
 
 from tests.conftest import git
 from tests.support.coordinated import Coordinated
+from tests.support.files import executable
 from tests.support.programs import requires
 
 SOURCE = Path(__file__).parents[2] / "daemon"
@@ -28,12 +29,11 @@ DEADLINE_S = 20.0
 def command(tmp_path: Path) -> Path:
     """A folder for PATH with the command ``corral``."""
     folder = tmp_path / "bin"
-    folder.mkdir()
-    (folder / "corral").write_text(
+    executable(
+        folder / "corral",
         f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {str(SOURCE)!r})\n"
-        "from corral.faces.cli import main\nsys.exit(main())\n"
+        "from corral.faces.cli import main\nsys.exit(main())\n",
     )
-    (folder / "corral").chmod(0o755)
     return folder
 
 
@@ -87,8 +87,7 @@ def test_ids_branches_agents_and_names_are_completed_and_a_hostile_name_is_not_e
     git(house.root, "branch", "--", hostile)
     git(house.root, "branch", "feat/größe")
     title = r"\$(touch pwned) [/bold] `touch pwned` \"; touch pwned"
-    task = house.submit(title, "true")
-    house.run("wait", task)
+    task = house.carry_out(title, "true")
     house.run("lock", "acquire", "src/a.py")
     house.run("alias", "set", "stale", "task list --status waiting")
     env = {**os.environ, "PATH": f"{command}:{os.environ['PATH']}"}

@@ -9,6 +9,7 @@ import pytest
 
 from tests.conftest import commit
 from tests.support.coordinated import Coordinated, eventually
+from tests.support.files import executable
 
 
 @pytest.mark.req("FR-CONFIG-001")
@@ -94,9 +95,7 @@ def test_explain_names_every_source_and_why_it_does_not_count(house: Coordinated
 def test_an_edit_replaces_the_file_only_if_it_is_valid(house: Coordinated, tmp_path: Path) -> None:
     file = house.root / ".corral" / "config.yaml"
     before = file.read_text()
-    script = tmp_path / "editor"
-    script.write_text('#!/bin/sh\nsed -i "s/max_agents: .*/max_agents: $AGENTS/" "$1"\n')
-    script.chmod(0o755)
+    script = executable(tmp_path / "editor", '#!/bin/sh\nsed -i "s/max_agents: .*/max_agents: $AGENTS/" "$1"\n')
     editor: dict[str, Any] = {"EDITOR": str(script), "VISUAL": ""}
     done = house.run("config", "edit", check=False, AGENTS="many", **editor)
     assert done.returncode == 2 and "max_agents" in done.stderr and file.read_text() == before

@@ -18,6 +18,7 @@ from corral.config.load import load
 from corral.config.paths import Project, socket_path
 from corral.config.watch import ConfigWatcher
 from corral.core.errors import ConfigInvalid
+from tests.support.files import put
 
 DEADLINE_S = 20.0
 
@@ -103,8 +104,7 @@ def test_the_users_folder_may_come_and_go(caller: Caller, sealed: Path) -> None:
     folder = sealed / ".corral"
 
     def come(count: int) -> None:
-        folder.mkdir()
-        (folder / "config.yaml").write_text(agents(count))
+        put(folder / "config.yaml", agents(count))
 
     assert caller.agents_after(lambda: come(1)) == 1
     assert caller.agents_after(lambda: (folder / "config.yaml").write_text(agents(2))) == 2

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 
 import pytest
 
 from corral.core.errors import NotFound
-from tests.integration.mcp.client import DAEMON
 from tests.support.coordinated import Coordinated
 
 
@@ -50,11 +48,10 @@ def test_the_bridge_says_which_profiles_there_are_and_serves_another_folder(hous
     told = house.run("mcp", "--help").stdout
     assert "--profile" in told and "core, mail, queue, full" in " ".join(told.split())
     assert house.run("mcp", "-h").stdout == told
-    env = {**os.environ, "PYTHONPATH": os.fspath(DAEMON)}
     asked = '{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}\n'
     for command in (["-C", str(house.root), "mcp", "--profile", "mail"], ["mcp", "--profile=mail"]):
         done = subprocess.run(
-            [sys.executable, "-m", "corral", *command], input=asked, cwd="/" if "-C" in command else house.root, env=env,
+            [sys.executable, "-m", "corral", *command], input=asked, cwd="/" if "-C" in command else house.root,
             capture_output=True, text=True, timeout=60, check=True,
         )  # fmt: skip
         assert '"whois"' in done.stdout and '"acquire_lock"' not in done.stdout, command

@@ -16,6 +16,7 @@ from corral.faces.cli.project.claude_settings import _HOOKS, STRICT
 from tests.conftest import git
 from tests.integration.claude_settings import OWN_HOOK, SETTINGS, settings_of, write_settings
 from tests.support.coordinated import Coordinated, eventually
+from tests.support.files import executable
 from tests.support.programs import COMMON, program
 
 LAST_LOOK = _HOOKS["LastLook"]["command"]
@@ -47,10 +48,9 @@ def before_an_edit(house: Coordinated, corral: Path) -> subprocess.CompletedProc
 def corral(tmp_path: Path) -> Path:
     """A folder with the command in it."""
     source = Path(__file__).resolve().parents[2] / "daemon"
-    file = tmp_path / "bin" / "corral"
-    file.parent.mkdir()
-    file.write_text(f'#!/bin/sh\nPYTHONPATH="{source}" exec "{sys.executable}" -m corral "$@"\n')
-    file.chmod(0o755)
+    file = executable(
+        tmp_path / "bin" / "corral", f'#!/bin/sh\nPYTHONPATH="{source}" exec "{sys.executable}" -m corral "$@"\n'
+    )
     return file.parent
 
 
@@ -116,18 +116,14 @@ def test_the_doctor_tells_of_a_denial_that_nothing_puts_in_force(house: Coordina
 @pytest.mark.parametrize(("hook", "version", "code"), [(0, 0, 0), (2, 0, 2), (1, 0, 1), (1, 1, 0), (127, 127, 0)])
 def test_a_command_that_starts_and_dies_locks_nobody_out(tmp_path: Path, hook: int, version: int, code: int) -> None:
     """The hook of `settings.local.json`, which blocks unless it ends with 0: what cannot even say its version is gone."""
-    command = tmp_path / "corral"
-    command.write_text(f'#!/bin/sh\n[ "$1" = hook ] && exit {hook}\nexit {version}\n')
-    command.chmod(0o755)
+    executable(tmp_path / "corral", f'#!/bin/sh\n[ "$1" = hook ] && exit {hook}\nexit {version}\n')
     env = {"PATH": f"{tmp_path}:{COMMON}", "CLAUDE_PROJECT_DIR": str(tmp_path)}
     assert subprocess.run(["sh", "-c", LAST_LOOK], env=env, check=False).returncode == code
 
 
 @pytest.mark.executed
 def test_a_bridge_that_is_stopped_or_unheard_or_another_clients_asks_nothing(tmp_path: Path) -> None:
-    command = tmp_path / "corral"
-    command.write_text("#!/bin/sh\nexit 2\n")
-    command.chmod(0o755)
+    executable(tmp_path / "corral", "#!/bin/sh\nexit 2\n")
     env = {"PATH": f"{tmp_path}:{COMMON}", "CLAUDE_PROJECT_DIR": str(tmp_path), "CLAUDE_PID": str(os.getpid())}
     clients = tmp_path / ".corral" / "run" / "clients"
     clients.mkdir(parents=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from corral.core.errors import NotFound
-from tests.conftest import commit, git
+from tests.conftest import commit, commit_on, git
 from tests.support.coordinated import Coordinated, eventually
 
 CONFIG = "tasks: {max_retries: 0}\nworktrees: {pool_min_files: 0}\n"
@@ -45,9 +45,7 @@ def test_a_change_is_shown_while_it_is_made_as_it_would_land_and_as_it_landed(
 
 
 def test_of_a_conflict_a_failed_task_and_a_lost_commit_what_there_is_is_shown(house: Coordinated) -> None:
-    git(house.root, "switch", "-q", "-c", "side")
-    commit(house.root, {"README.md": "side\n"})
-    git(house.root, "switch", "-q", "main")
+    commit_on(house.root, "side", {"README.md": "side\n"})
     commit(house.root, {"README.md": "main\n", "other.txt": "o\n"})
     merge = house.json("merge", "submit", "side")["merge_id"]
     failed = house.submit("Fail", "echo half > half.txt; printf '\\0' > bin; exit 3", "--retries", "0")
@@ -75,9 +73,7 @@ def test_of_a_conflict_a_failed_task_and_a_lost_commit_what_there_is_is_shown(ho
 
 def test_of_a_squashed_branch_that_went_on_only_what_is_new_is_shown_and_merged(house: Coordinated) -> None:
     house.configure("landing: {style: squash}\n")
-    git(house.root, "switch", "-q", "-c", "side")
-    commit(house.root, {"README.md": "side\n"})
-    git(house.root, "switch", "-q", "main")
+    commit_on(house.root, "side", {"README.md": "side\n"})
     commit(house.root, {"other.txt": "o\n"})
     first = house.json("merge", "submit", "side")["merge_id"]
     house.run("wait", first)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,7 @@ from corral.landing import reverts, steering
 from corral.store.rows.merges import DirectTipRow
 from corral.work.merges.store import direct_tips
 from tests.conftest import commit, git
-from tests.integration.landing_world import PAUSE_S, World, in_a_process, listed
+from tests.integration.landing_world import World, in_a_process, listed
 
 VERIFY = "! ls | grep -q broke && echo '1 passed in 0.01s'"
 """It names no file, which a person would have to approve."""
@@ -30,14 +30,6 @@ def world(repo: Path) -> Iterator[World]:
 
 def tip_row(world: World) -> DirectTipRow | None:
     return world.db.read(lambda conn: direct_tips.of(conn, "main"))
-
-
-def step_until(world: World, true: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 30
-    while not true():
-        assert time.monotonic() < deadline, tip_row(world)
-        world.queue.step(world.now())
-        time.sleep(PAUSE_S)
 
 
 def why_red(world: World) -> str:
@@ -58,7 +50,7 @@ def test_a_green_commit_is_verified_and_stops_nobody(world: World) -> None:
     commit(world.root, {"mine.txt": "x\n"})
     world.queue.step(world.now())
     assert tip_row(world) is not None, "it is verified although nothing is queued"
-    step_until(world, lambda: tip_row(world) is None)
+    world.step_until(lambda: tip_row(world) is None)
     assert [kind for kind in world.events() if kind.startswith("target.")] == []
     logs = [*(world.project.logs_dir / "merges").glob("tip-*/*.log")]
     assert len(logs) == 1 and "1 passed" in logs[0].read_text()
@@ -76,8 +68,8 @@ def test_a_red_commit_pauses_its_target_says_whose_it_is_and_a_repair_passes(wor
     world.skip(-1)  # it was queued before anybody saw the commit
     waits = world.submit("waits")
     world.skip(1)
-    step_until(world, lambda: why_red(world))
-    step_until(world, lambda: world.merge(waits)["state"] == "queued")
+    world.step_until(lambda: why_red(world))
+    world.step_until(lambda: world.merge(waits)["state"] == "queued")
     row = tip_row(world)
     assert row is not None
     assert f"{bad[:12]} 'faster' by Bea Fast" in str(row["reason"]) and "failed with exit code 1" in str(row["reason"])
@@ -102,18 +94,18 @@ def test_a_red_commit_pauses_its_target_says_whose_it_is_and_a_repair_passes(wor
 
 def test_the_pause_ends_by_itself_when_somebody_makes_the_target_green_again(world: World) -> None:
     bad = broken(world)
-    step_until(world, lambda: why_red(world))
+    world.step_until(lambda: why_red(world))
     git(world.root, "commit", "-q", "--allow-empty", "-m", "nothing")
-    step_until(world, lambda: "'nothing'" in why_red(world))
+    world.step_until(lambda: "'nothing'" in why_red(world))
     assert "'faster' by Bea Fast" in why_red(world), "the first one still counts"
     git(world.root, "revert", "--no-edit", bad)
-    step_until(world, lambda: tip_row(world) is None)
+    world.step_until(lambda: tip_row(world) is None)
     assert [kind for kind in world.events() if kind.startswith("target.")] == ["target.paused", "target.resumed"]
     broken(world)
     world.queue.step(world.now())
     assert tip_row(world) is not None
     git(world.root, "reset", "-q", "--hard", "HEAD~1")
-    step_until(world, lambda: tip_row(world) is None)
+    world.step_until(lambda: tip_row(world) is None)
 
 
 def test_a_revert_repairs_what_was_broken_by_a_request_that_bypassed_its_verification(world: World) -> None:
@@ -122,11 +114,11 @@ def test_a_revert_repairs_what_was_broken_by_a_request_that_bypassed_its_verific
     head = world.merge(urgent)["head_sha"]
     world.db.write(lambda conn: steering.bypass(conn, world.merge(urgent), head, "Now.", "Ann", world.now()))
     world.until(urgent, "landed")
-    step_until(world, lambda: why_red(world))
+    world.step_until(lambda: why_red(world))
     assert "Ann let it land without a verification: Now." in why_red(world)
     undo = reverts.submit(world.db, world.repo(), urgent, session_id=None, now=world.now())
     world.until(undo.merge["merge_id"], "landed")
-    step_until(world, lambda: tip_row(world) is None)
+    world.step_until(lambda: tip_row(world) is None)
 
 
 def test_a_red_tip_is_verified_again_when_a_person_says_so_and_chance_is_run_again_by_itself(
@@ -137,14 +129,14 @@ def test_a_red_tip_is_verified_again_when_a_person_says_so_and_chance_is_run_aga
         verify=[f"echo x >> {runs}; test -e {chance}; echo '1 passed in 0.01s'; test -e {chance}"], reruns=1
     )
     commit(world.root, {"mine.txt": "x\n"})
-    step_until(world, lambda: why_red(world))
+    world.step_until(lambda: why_red(world))
     assert len(runs.read_text().split()) == 2, "red takes two runs"
     world.spend(5)
     assert len(runs.read_text().split()) == 2, "and is not run all the time"
     chance.touch()
     world.skip(1)
     assert world.db.write(lambda conn: steering.thaw(conn, "main", world.now())) == (False, True)
-    step_until(world, lambda: tip_row(world) is None)
+    world.step_until(lambda: tip_row(world) is None)
     assert world.events().count("target.resumed") == 1
 
 
@@ -173,5 +165,5 @@ def test_a_commit_is_looked_at_although_the_daemon_was_killed_when_it_saw_it(rep
     assert in_a_process(repo, VERIFY, CORRAL_CRASH_AT="direct_commits.seen").wait(60) == -9
     again = World(repo, landing=Landing(verify=[VERIFY], reruns=0))
     again.queue.recover(again.now())
-    step_until(again, lambda: why_red(again))
+    again.step_until(lambda: why_red(again))
     again.close()

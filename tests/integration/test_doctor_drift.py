@@ -17,6 +17,7 @@ import pytest
 from corral.config.paths import bundle_dir
 from corral.faces.cli.project import drift
 from tests.support.coordinated import Coordinated
+from tests.support.files import executable, put
 from tests.support.programs import program
 
 
@@ -75,8 +76,7 @@ def test_an_installed_package_is_compared_with_its_record(tmp_path: Path, monkey
         digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
         lines.append(f"{name},sha256={digest},{len(content)}")
     info = tmp_path / "corral-0.1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: corral\nVersion: 0.1.0\n")
+    put(info / "METADATA", "Metadata-Version: 2.1\nName: corral\nVersion: 0.1.0\n")
     (info / "RECORD").write_text("\n".join([*lines, "corral-0.1.0.dist-info/RECORD,,"]) + "\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     assert list(drift.of_package()) == []
@@ -92,12 +92,10 @@ def test_a_git_with_known_holes_is_named_and_no_back_port_is_called_broken(
 ) -> None:
     house = coordinate()
     real = program("git")
-    fake = tmp_path / "fake" / "git"
-    fake.parent.mkdir()
-    fake.write_text(
-        f'#!/bin/sh\n[ "$1" = version ] && echo "git version {version} (Vendor)" && exit\nexec {real} "$@"\n'
+    fake = executable(
+        tmp_path / "fake" / "git",
+        f'#!/bin/sh\n[ "$1" = version ] && echo "git version {version} (Vendor)" && exit\nexec {real} "$@"\n',
     )
-    fake.chmod(0o755)
     found = checks(house, "git.known-hole", PATH=f"{fake.parent}:{os.environ['PATH']}")
     assert len(found) == len(named)
     for check, cve in zip(found, named, strict=True):

@@ -19,7 +19,6 @@ import pytest
 from corral.observe.events import log
 from corral.observe.events.log import PAGE
 from corral.store.rows.records import EventRow
-from tests.conftest import commit, git
 from tests.support.coordinated import Coordinated, denied, eventually
 
 Line = dict[str, Any]
@@ -190,15 +189,3 @@ def test_the_daemon_begins_a_file_a_day_and_keeps_thirty(coordinate: Callable[..
 def _touch(file: Path, text: str, at: datetime) -> None:
     file.write_text(text)
     os.utime(file, (at.timestamp(), at.timestamp()))
-
-
-def test_a_conflict_is_a_line_with_its_paths(coordinate: Callable[..., Coordinated]) -> None:
-    house = coordinate()
-    git(house.root, "branch", "mine")
-    commit(house.root, {"src/a.py": "a = 2\n"})
-    git(house.root, "checkout", "-q", "mine")
-    commit(house.root, {"src/a.py": "a = 3\n"})
-    git(house.root, "checkout", "-q", "main")
-    house.run("merge", "submit", "mine", check=False)
-    (conflict,) = eventually(lambda: of(house, "merge_conflict"))
-    assert (conflict["level"], conflict["component"]) == ("WARNING", "landing")

@@ -82,8 +82,7 @@ def test_a_worker_leads_by_the_number_in_its_environment_and_followers_that_ende
     leader = house.submit("leader", f"echo $CORRAL_TASK_ID > $CORRAL_PROJECT/leader; {wait}")
     eventually(lambda: (house.root / "leader").exists() and (house.root / "leader").read_text().strip())
     assert (house.root / "leader").read_text().strip() == leader
-    follower = house.submit("follower", "echo done > followed.txt", "--parent", leader)
-    house.run("wait", follower, "--timeout", "60")
+    follower = house.carry_out("follower", "echo done > followed.txt", "--parent", leader)
     (house.root / "go").touch()
     house.run("wait", "--all", "--timeout", "60")
     assert (house.root / "followed.txt").read_text() == "done\n"

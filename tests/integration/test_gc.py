@@ -39,8 +39,7 @@ def aged(house: Coordinated) -> str:
 
 @pytest.mark.req("NFR-COMP-003")
 def test_a_kill_in_the_middle_loses_nothing_and_unlanded_work_goes_only_when_a_person_asks(house: Coordinated) -> None:
-    task = house.submit("kept", "true")
-    house.run("wait", task, "--timeout", "60")
+    task = house.carry_out("kept", "true")
     house.stop()
     ref = aged(house)
     house.run("daemon", "start", CORRAL_CRASH_AT="retention.events")

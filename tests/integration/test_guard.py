@@ -12,8 +12,9 @@ import pytest
 from corral.core.errors import Conflict
 from corral.faces.cli.guard import hook as guard_hook
 from corral.git.process.command import open_checkout
-from tests.conftest import GIT_ENV, git
+from tests.conftest import GIT_ENV, commit_all, git
 from tests.support.coordinated import Coordinated
+from tests.support.files import executable
 
 HOOK = b'#!/bin/sh -e\n# no line end behind the last line\necho "$0 $*" >> ran'
 
@@ -82,9 +83,7 @@ def test_a_commit_takes_along_no_file_that_another_session_holds_in_the_same_che
 
 def test_a_hook_that_is_no_shell_script_is_called_and_given_back(make_repo: Callable[..., Path]) -> None:
     root = make_repo()
-    program = root.parent / "program"
-    program.write_text("#!/usr/bin/env python3\nraise SystemExit(3)\n")
-    program.chmod(0o755)
+    program = executable(root.parent / "program", "#!/usr/bin/env python3\nraise SystemExit(3)\n")
     git(root, "config", "core.hooksPath", "own-hooks")
     file = guard_hook.hook_file(open_checkout(root))
     assert file == root / "own-hooks" / "pre-commit"
@@ -113,15 +112,12 @@ def test_a_hook_that_is_no_shell_script_is_called_and_given_back(make_repo: Call
 def test_a_hook_of_the_checkout_alone_is_changed_only_by_who_was_told_so(house: Coordinated) -> None:
     root, hook = house.root, house.root / ".husky" / "pre-commit"
     git(root, "config", "core.hooksPath", ".husky")
-    hook.parent.mkdir()
-    hook.write_text("#!/bin/sh\necho ran >> ../ran\n")
-    hook.chmod(0o755)
+    executable(hook, "#!/bin/sh\necho ran >> ../ran\n")
     before = hook.read_bytes()
     told = house.run("guard", "install", check=False)
     assert told.returncode != 0 and hook.read_bytes() == before
     assert "hook of this checkout alone" in told.stdout and "Git tracks" not in told.stdout
-    git(root, "add", ".husky")
-    git(root, "commit", "-q", "-m", "hooks")
+    commit_all(root, "hooks", ".husky")
     assert "Git tracks the file" in house.run("guard", "install", check=False).stdout
     side = root.parent / "side"
     git(root, "worktree", "add", "-q", "-b", "side", str(side))

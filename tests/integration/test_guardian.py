@@ -16,6 +16,7 @@ from corral.git.checkouts import private
 from corral.git.process.command import open_repository
 from tests.conftest import commit, git
 from tests.support.coordinated import Coordinated, eventually, told
+from tests.support.files import put
 
 DATA = b"rows\r\n\0\xff"
 
@@ -60,8 +61,7 @@ def write(place: Path) -> None:
     (place / "new.txt").write_text("new\n")
     (place / "my.db").write_bytes(DATA)
     (place / ".env").write_text("KEY=1\n")
-    (place / "node_modules").mkdir()
-    (place / "node_modules" / "x").write_text("rebuilt")
+    put(place / "node_modules" / "x", "rebuilt")
 
 
 def hears(house: Coordinated, place: Path, words: str, session_id: str = "s-1") -> str:

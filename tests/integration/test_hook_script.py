@@ -20,6 +20,7 @@ from corral.config.paths import find_project, find_socket, socket_path
 from tests.bundle.listener import Body, coordinate, listening
 from tests.conftest import git
 from tests.integration.hooking import COMMAND, fire, logged, silent
+from tests.support.files import executable
 
 
 @pytest.mark.parametrize("event", ["SessionStart", "SessionEnd", "PreToolUse", "Stop", "AnEventOfTomorrow"])
@@ -276,8 +277,7 @@ def starter(file: Path, sock: Path, *, answers: bool = True, status: int = 200) 
     note = file.parent / "called"
     file.parent.mkdir(exist_ok=True)
     values = {"note": os.fspath(note), "path": os.fspath(sock), "answers": answers, "status": status}
-    file.write_text(STARTER.format(python=sys.executable, **values))
-    file.chmod(0o755)
+    executable(file, STARTER.format(python=sys.executable, **values))
     return note
 
 

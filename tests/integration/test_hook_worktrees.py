@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.bundle.listener import coordinate, listening
-from tests.conftest import commit, git
+from tests.conftest import commit, commit_on, git
 from tests.integration.hooking import fire, silent
+from tests.support.files import put
 
 
 def made(done: subprocess.CompletedProcess[bytes]) -> Path:
@@ -69,16 +70,13 @@ def test_a_plain_worktree_starts_from_what_is_published(repo: Path, tmp_path: Pa
 
 
 def test_a_branch_that_exists_is_used_and_not_reset(repo: Path) -> None:
-    git(repo, "switch", "-q", "-c", "worktree-x")
-    mine = commit(repo, {"mine.txt": "x"})
-    git(repo, "switch", "-q", "main")
+    mine = commit_on(repo, "worktree-x", {"mine.txt": "x"})
     path = made(fire(repo, "WorktreeCreate", name="x"))
     assert git(path, "rev-parse", "HEAD") == mine
 
 
 def test_a_worktree_that_cannot_be_made_is_an_error_with_gits_own_words(repo: Path) -> None:
-    (repo / ".claude").mkdir()
-    (repo / ".claude" / "worktrees").write_text("in the way")
+    put(repo / ".claude" / "worktrees", "in the way")
     done = fire(repo, "WorktreeCreate", name="x")
     assert (done.returncode, done.stdout) == (1, b"")
     assert b"fatal" in done.stderr

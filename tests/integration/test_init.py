@@ -23,7 +23,7 @@ IDENTITY = {f"GIT_{who}_{what}": "a@b.test" for who in ("AUTHOR", "COMMITTER") f
 
 
 def test_init_writes_what_a_team_shares_and_ignores_the_rest(house: Coordinated) -> None:
-    house.run("wait", house.submit("hello", "echo hello > hello.txt"), "--timeout", "60")
+    house.carry_out("hello", "echo hello > hello.txt")
     git(house.root, "add", "--all")
     staged = set(git(house.root, "diff", "--cached", "--name-only").splitlines())
     assert staged == {
@@ -132,7 +132,7 @@ def test_init_takes_a_path_a_target_and_verifications(repo: Path) -> None:
         cwd=Path("/"),
     )
     try:
-        house.run("wait", house.submit("hello", "echo hello > hello.txt"), "--timeout", "60")
+        house.carry_out("hello", "echo hello > hello.txt")
         receipt = house.json("task", "detail", house.json("task", "list")[0]["task_id"])["merge"]["receipt"]
         assert receipt["commands"] == ["true", "test -d src"]
         assert git(repo, "show", "stable:hello.txt") == "hello"

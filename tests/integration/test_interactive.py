@@ -18,6 +18,7 @@ import pytest
 from corral.core.errors import InvalidInput
 from corral.faces.screen.actions import main_key
 from tests.support.coordinated import Coordinated, eventually
+from tests.support.files import executable
 from tests.support.scene import add_needs, make_repository
 from tests.support.screens import Player, play
 from tests.support.tmux import Tmux, Window
@@ -309,8 +310,7 @@ def test_in_a_real_terminal_a_conversation_is_read_and_resumed_and_the_bell_ring
     result = {"type": "result", "subtype": "success", "result": "The answer.", "num_turns": 1}
     client = tmp_path / "client"
     resumed = 'if [ "$1" = --resume ]; then echo "resumed $2"; pwd; read enter; exit; fi'
-    client.write_text(f"#!/bin/sh\n{resumed}\nread prompt\necho '{json.dumps(answer)}'\necho '{json.dumps(result)}'\n")
-    client.chmod(0o755)
+    executable(client, f"#!/bin/sh\n{resumed}\nread prompt\necho '{json.dumps(answer)}'\necho '{json.dumps(result)}'\n")
     runner = f"runners: {{claude: {{command: {client}}}}}\nworktrees: {{pool_min_files: 0}}\n"
     house = coordinate(config=f"{runner}notifications: {{bell: true}}\n")
     task = house.json("task", "submit", "--title", "Ask", "--prompt", "Do it.")["task_id"]

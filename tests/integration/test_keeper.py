@@ -24,6 +24,7 @@ from corral.runners.command import CommandRunner
 from corral.runners.keeping import Kept
 from corral.runners.protocol import Assignment, Limits, Running
 from tests.integration.running import clock, find_marked, finish, is_alive, keeper_of, kill, look, make_assignment, wait
+from tests.support.files import executable
 
 pytestmark = pytest.mark.faults
 
@@ -121,9 +122,7 @@ def test_an_end_that_no_daemon_saw_is_read_from_the_record_even_without_the_keep
 def test_messages_reach_an_adopted_worker_and_its_input_ends_with_its_turn(
     killed: Callable[..., Assignment], tmp_path: Path
 ) -> None:
-    client = tmp_path / "client"
-    client.write_text(CLIENT.format(python=sys.executable))
-    client.chmod(0o700)
+    client = executable(tmp_path / "client", CLIENT.format(python=sys.executable))
     runner = ClaudeRunner(os.environ, command=str(client))
     assignment = killed(prompt="hello", client=str(client))
     running = adopt(assignment, runner)
@@ -139,9 +138,7 @@ def test_messages_reach_an_adopted_worker_and_its_input_ends_with_its_turn(
 
 
 def test_a_tool_call_is_told_once_whichever_daemon_sees_it(tmp_path: Path) -> None:
-    client = tmp_path / "client"
-    client.write_text(CLIENT.format(python=sys.executable))
-    client.chmod(0o700)
+    client = executable(tmp_path / "client", CLIENT.format(python=sys.executable))
     runner = ClaudeRunner(os.environ, command=str(client))
     assignment = make_assignment(tmp_path, prompt="call 1")
     before = runner.start(assignment, clock())

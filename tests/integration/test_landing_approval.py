@@ -12,7 +12,7 @@ from corral.config.sections.sharing import Landing
 from corral.core.errors import Conflict
 from corral.landing import approval, requests
 from corral.work.merges.wire import needs_approval
-from tests.conftest import commit, git
+from tests.conftest import commit, commit_all, git
 from tests.integration.landing_world import World, why
 
 CHECK = "#!/bin/sh\ntest -f README.md && echo '1 passed'\n"
@@ -189,8 +189,7 @@ def test_a_protected_file_is_protected_by_every_name_that_a_link_gives_it(world:
         side = world.root.parent / name
         git(world.root, "worktree", "add", "-q", "--detach", str(side), before)
         subprocess.run(["sh", "-ec", change], cwd=side, check=True)
-        git(side, "add", "-A")
-        git(side, "commit", "-q", "-m", name)
+        commit_all(side, name)
         return approval.protected_between(world.repo(), landing, before, git(side, "rev-parse", "HEAD"))
 
     assert changed("behind-a-link", "echo x > AGENTS.md; echo x > other.txt") == ["AGENTS.md"]

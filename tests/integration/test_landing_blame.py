@@ -22,6 +22,7 @@ from corral.store.schema import receipts as receipt_table
 from corral.work.merges.store import merges, receipts
 from tests.conftest import git
 from tests.integration.landing_world import World, why
+from tests.support.files import executable
 
 
 @pytest.fixture
@@ -47,8 +48,7 @@ def program(tmp_path: Path, version: str, runs: str = "exit 0") -> Path:
     file = tmp_path / "bin" / "tester"
     file.parent.mkdir(exist_ok=True)
     file.unlink(missing_ok=True)
-    file.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo tester {version} && exit 0\n{runs}\n')
-    file.chmod(0o755)
+    executable(file, f'#!/bin/sh\n[ "$1" = --version ] && echo tester {version} && exit 0\n{runs}\n')
     return file
 
 

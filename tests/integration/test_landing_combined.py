@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,13 +13,6 @@ from tests.conftest import commit, git
 from tests.integration.landing_world import World
 from tests.integration.test_landing_remote import Origin
 from tests.integration.test_landing_stacked import begun, states, submit
-
-
-@pytest.fixture
-def world(repo: Path) -> Iterator[World]:
-    made = World(repo)
-    yield made
-    made.close()
 
 
 @pytest.fixture

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from corral.config.sections.sharing import Landing
-from corral.core.errors import ConfigInvalid, CorralError
+from corral.core.errors import CorralError
 from corral.core.redaction import remember_secrets
-from corral.core.remedies import remedy_in
 from corral.landing import requests
 from corral.observe.retention.log_sealing import AGAIN, LogSealer
 from tests.conftest import commit, git
 from tests.integration.landing_world import World, why
-
-
-@pytest.fixture
-def world(repo: Path) -> Iterator[World]:
-    made = World(repo)
-    yield made
-    made.close()
 
 
 @pytest.mark.req("I5")
@@ -208,31 +200,3 @@ def test_a_branch_cannot_choose_what_verifies_it(world: World) -> None:
     world.branch("feature", {"bad.txt": "x\n", ".corral/config.yaml": "landing: {verify: ['true']}\n"})
     assert world.land("feature")["state"] == "failed"
     assert set(asked) == {"refs/heads/main"}
-
-
-def test_broken_settings_on_the_target_hold_the_line_until_they_are_mended(world: World) -> None:
-    def broken(_target: str) -> Landing:
-        raise ConfigInvalid(
-            "The configuration has 1 error.", cause="landing.verify: should be a list", remedy="Correct it."
-        )
-
-    good, world.settings_of = world.settings_of, broken
-    world.branch("feature", {"new.txt": "x\n"})
-    merge_id = world.submit("feature")
-    world.run()
-    assert world.merge(merge_id)["state"] == "held"
-    assert "landing.verify" in why(world.merge(merge_id))
-    assert remedy_in(why(world.merge(merge_id))) == "Correct it."
-    world.settings_of = good
-    world.run()
-    assert world.merge(merge_id)["state"] == "landed"
-
-
-def test_one_targets_trouble_is_not_anothers(world: World) -> None:
-    git(world.root, "branch", "release")
-    world.branch("feature", {"src/a.py": "theirs\n"})
-    world.branch("fix", {"fix.txt": "x\n"}, base="release")
-    (world.root / "src/a.py").write_text("mine\n")
-    held, other = world.submit("feature"), world.submit("fix", target="release")
-    world.until(other, "landed")
-    assert world.merge(held)["state"] == "held"

@@ -26,13 +26,6 @@ from tests.support.coordinated import eventually
 pytestmark = pytest.mark.timeout(120)
 
 
-@pytest.fixture
-def world(repo: Path) -> Iterator[World]:
-    made = World(repo)
-    yield made
-    made.close()
-
-
 def states(world: World, *merge_ids: str) -> list[str]:
     return [world.merge(merge_id)["state"] for merge_id in merge_ids]
 

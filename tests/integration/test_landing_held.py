@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,13 +14,6 @@ from corral.landing.standing import of_open
 from corral.work.merges.store import intents
 from tests.conftest import commit, git
 from tests.integration.landing_world import World, fingerprint, listed, why
-
-
-@pytest.fixture
-def world(repo: Path) -> Iterator[World]:
-    made = World(repo)
-    yield made
-    made.close()
 
 
 @pytest.mark.req("G8")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,6 @@ from corral.work.merges.store import runs
 from corral.work.merges.wire import detail
 from tests.conftest import git
 from tests.integration.landing_world import World, in_a_process, why
-
-
-@pytest.fixture
-def world(repo: Path) -> Iterator[World]:
-    made = World(repo)
-    yield made
-    made.close()
 
 
 def _grown(world: World, batch: int) -> None:
@@ -192,20 +185,6 @@ def test_a_file_of_the_persons_keeps_only_those_waiting_that_touch_it(world: Wor
     world.watch(15)
     world.run()
     assert world.merge(ids["touching"])["state"] == "landed"
-
-
-@pytest.mark.req("I7")
-@pytest.mark.parametrize("point", ["landing.intent_stored", "landing.target_moved", "landing.outcome_stored"])
-def test_a_chain_whose_landing_is_killed_has_landed_whole_after_the_next_start(world: World, point: str) -> None:
-    _grown(world, 4)
-    ids = _submitted(world, "a", "b", "c")
-    world.queue.stop(world.now())
-    dead = in_a_process(world.root, "true", CORRAL_CRASH_AT=point)
-    assert dead.wait(60) != 0
-    again = in_a_process(world.root, "true")
-    assert again.wait(60) == 0
-    assert set(_states(world, ids).values()) == {"landed"}
-    assert len({world.merge(merge_id)["landed_sha"] for merge_id in ids.values()}) == 3
 
 
 def test_only_where_a_daemon_dies_again_is_the_chain_taken_apart(world: World) -> None:

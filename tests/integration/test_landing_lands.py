@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,13 +12,6 @@ from corral.landing import requests
 from corral.work.merges.settling import enqueue
 from tests.conftest import commit, git
 from tests.integration.landing_world import World, listed
-
-
-@pytest.fixture
-def world(repo: Path) -> Iterator[World]:
-    made = World(repo)
-    yield made
-    made.close()
 
 
 @pytest.mark.req("G29")
@@ -261,30 +253,3 @@ def test_a_request_is_found_by_the_beginning_of_its_id(world: World) -> None:
             requests.detail(world.db, hostile, ageing_s=0, now=world.now())
     row = listed(world.db)[0]
     assert list(row) == ["merge_id", "task_id", "branch", "target", "state", "outcome", "reason"]
-
-
-@pytest.mark.req("G7")
-@pytest.mark.parametrize("layout", ["main", "linked", "nowhere", "bare"])
-def test_the_target_lands_wherever_it_is_checked_out(
-    make_repo: Callable[..., Path], tmp_path: Path, layout: str
-) -> None:
-    root = make_repo()
-    if layout == "bare":
-        git(tmp_path, "clone", "-q", "--bare", str(root), str(tmp_path / "bare.git"))
-        world = World(tmp_path / "bare.git", common_dir=tmp_path / "bare.git")
-    else:
-        world = World(root)
-        if layout != "main":
-            git(root, "switch", "-q", "-c", "elsewhere")
-        if layout == "linked":
-            git(root, "worktree", "add", "-q", str(tmp_path / "linked"), "main")
-    world.landing = Landing(verify=["test -f new.txt"])
-    world.branch("feature", {"new.txt": "x\n"})
-    merge = world.land("feature")
-    assert merge["state"] == "landed", merge["reason"]
-    assert world.tip() == merge["landed_sha"]
-    if layout in ("main", "linked"):
-        checkout = root if layout == "main" else tmp_path / "linked"
-        assert (checkout / "new.txt").read_text() == "x\n"
-        assert git(checkout, "status", "--porcelain") == ""
-    world.close()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +14,9 @@ from corral.landing.verify.flaky_tests import by_test
 from corral.work.merges.store import flakes, runs
 from corral.work.merges.wire import detail
 from tests.conftest import git
-from tests.integration.landing_world import PAUSE_S, World, why
+from tests.integration.landing_world import World, why
 
 DAY_S = 86_400
-
-
-@pytest.fixture
-def world(repo: Path) -> Iterator[World]:
-    made = World(repo)
-    yield made
-    made.close()
 
 
 def _lines(file: Path) -> list[str]:
@@ -34,14 +25,6 @@ def _lines(file: Path) -> list[str]:
 
 def _grown(world: World, batch: int) -> None:
     world.db.write(lambda conn: runs.set_batch(conn, "main", batch))
-
-
-def _until(world: World, condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        world.queue.step(world.now())
-        time.sleep(PAUSE_S)
 
 
 def _told(world: World) -> list[Any]:
@@ -85,7 +68,7 @@ def test_a_red_check_is_told_early_and_sends_back_with_a_control_while_others_la
     for name in ("bad", "good"):
         world.branch(name, {f"{name}.txt": "x\n"})
     bad, good = world.submit("bad"), world.submit("good")
-    _until(world, lambda: "Its check is red" in str(world.merge(bad)["reason"]))
+    world.step_until(lambda: "Its check is red" in str(world.merge(bad)["reason"]))
     assert world.merge(bad)["state"] in ("queued", "verifying"), "main without it decides"
     gate.touch()
     world.run()

@@ -21,11 +21,12 @@ from corral.store.rows.merges import RemoteRow
 from corral.work.merges.store import intents, merges, remotes
 from corral.work.tasks import tasks
 from corral.work.tasks.wire import read_submissions
-from tests.conftest import commit, git
+from tests.conftest import commit, commit_all, commit_on, git
 from tests.integration.git.test_git_wrapper import shim
 from tests.integration.landing_world import World, fingerprint, why
-from tests.integration.test_direct_commits import VERIFY, step_until, tip_row, why_red
+from tests.integration.test_direct_commits import VERIFY, tip_row, why_red
 from tests.support.coordinated import Coordinated, eventually
+from tests.support.files import executable, put
 from tests.support.programs import requires
 
 
@@ -55,11 +56,7 @@ class Origin:
 
     def hook(self, name: str, body: str) -> Path:
         """A hook of the remote's own."""
-        file = self.place / "hooks" / name
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(f"#!/bin/sh\n{body}\n")
-        file.chmod(0o755)
-        return file
+        return executable(self.place / "hooks" / name, f"#!/bin/sh\n{body}\n")
 
 
 @pytest.fixture
@@ -85,8 +82,7 @@ def verify(world: World, *commands: str) -> None:
 def test_what_is_verified_lands_there_first_and_then_here(world: World, origin: Origin, tmp_path: Path) -> None:
     order = tmp_path / "order"
     origin.hook("pre-receive", f"git --git-dir={world.root}/.git rev-parse main > {order}")
-    (world.root / ".git/hooks/pre-push").write_text(f"#!/bin/sh\necho hook >> {order}\n")
-    (world.root / ".git/hooks/pre-push").chmod(0o755)
+    executable(world.root / ".git/hooks/pre-push", f"#!/bin/sh\necho hook >> {order}\n")
     before = world.tip()
     world.branch("feature", {"new.txt": "x\n"})
     commit(world.root, {"since.txt": "x\n"})
@@ -155,7 +151,7 @@ def test_what_a_person_commits_or_pushes_is_verified_when_seen(world: World, ori
     before = origin.tip()
     world.queue.step(world.now())
     assert tip_row(world) is not None, "although nothing is queued"
-    step_until(world, lambda: tip_row(world) is None)
+    world.step_until(lambda: tip_row(world) is None)
     logs = [*(world.project.logs_dir / "merges").glob("tip-*/*.log")]
     assert len(logs) == 1 and world.tip() in logs[0].read_text() and origin.tip() == before, (
         "and nothing is pushed for it"
@@ -164,7 +160,7 @@ def test_what_a_person_commits_or_pushes_is_verified_when_seen(world: World, ori
     bad = origin.push({"broken.txt": "x\n"})
     waits = world.submit("waits")
     world.skip(60)
-    step_until(world, lambda: why_red(world))
+    world.step_until(lambda: why_red(world))
     assert f'is red since {bad[:12]} "a colleague\'s work" by' in why_red(world)
     assert "target.paused" in world.events() and world.merge(waits)["state"] == "queued"
     git(origin.clone, "rm", "-q", "broken.txt")
@@ -185,7 +181,7 @@ def test_what_others_push_while_nothing_waits_is_seen_verified_and_followed(worl
     world.watch(200)
     assert world.tip() != pushed, "an idle remote is left alone most of the time"
     world.watch(200)
-    step_until(world, lambda: world.tip() == pushed)
+    world.step_until(lambda: world.tip() == pushed)
     assert (world.root / "theirs.txt").exists() and tip_row(world) is None, "and the next task begins there"
     (followed,) = [row["data"] for row in world.db.read(events.listing) if row["kind"] == "target.followed"]
     assert followed == {"target": "main", "remote": "origin", "sha": pushed}
@@ -194,7 +190,7 @@ def test_what_others_push_while_nothing_waits_is_seen_verified_and_followed(worl
     (world.root / "mine.txt").write_text("my own\n")
     overlaps = origin.push({"mine.txt": "theirs\n"})
     world.watch(400)
-    step_until(world, lambda: remote(world)["behind_sha"] == overlaps)
+    world.step_until(lambda: remote(world)["behind_sha"] == overlaps)
     assert "uncommitted changes" in str(remote(world)["behind_reason"]) and world.tip() == pushed
     (world.root / "mine.txt").unlink()
     world.watch(15)
@@ -203,7 +199,7 @@ def test_what_others_push_while_nothing_waits_is_seen_verified_and_followed(worl
     world.db.write(lambda conn: steering.freeze(conn, "main", "A release.", "me", world.now()))
     later = origin.push({"later.txt": "x\n"})
     world.watch(400)
-    step_until(world, lambda: remote(world)["behind_sha"] == later)
+    world.step_until(lambda: remote(world)["behind_sha"] == later)
     world.watch(30)
     assert world.tip() == overlaps and remote(world)["behind_reason"] == "main is frozen."
     world.db.write(lambda conn: steering.thaw(conn, "main", world.now()))
@@ -212,7 +208,7 @@ def test_what_others_push_while_nothing_waits_is_seen_verified_and_followed(worl
 
     red = origin.push({"broken.txt": "x\n"})
     world.watch(400)
-    step_until(world, lambda: why_red(world))
+    world.step_until(lambda: why_red(world))
     assert f'is red since {red[:12]} "a colleague\'s work" by' in why_red(world) and world.tip() == later
 
 
@@ -487,8 +483,7 @@ def test_branches_alone_are_published_once_they_have_landed(world: World, origin
 @pytest.mark.req("X7")
 def test_a_remote_of_a_tracked_file_is_approved_first_and_ones_own_is_not(world: World, origin: Origin) -> None:
     (world.root / ".corral/config.yaml").write_text("landing:\n  remote: origin\n")
-    git(world.root, "add", "-f", ".corral/config.yaml")
-    git(world.root, "commit", "-q", "-m", "settings")
+    commit_all(world.root, "settings", ".corral/config.yaml", force=True)
     git(world.root, "push", "-q", "origin", "main")
     holder = SettingsHolder(world.project, world.repo(), {})
     world.settings_of = lambda ref: holder.for_target(ref).landing
@@ -500,9 +495,7 @@ def test_a_remote_of_a_tracked_file_is_approved_first_and_ones_own_is_not(world:
     world.skip(300)
     world.spend(5)
     assert world.merge(merge_id)["state"] == "landed" and origin.tip() == world.tip() != before
-    own = account.home() / ".corral/config.yaml"
-    own.parent.mkdir(exist_ok=True)
-    own.write_text("landing:\n  remote: origin\n")
+    put(account.home() / ".corral/config.yaml", "landing:\n  remote: origin\n")
     (world.root / ".corral/config.yaml").unlink()
     assert SettingsHolder(world.project, world.repo(), {}).untrusted() == []
 
@@ -531,9 +524,7 @@ def test_status_and_doctor_say_that_a_remote_cannot_be_reached(house: Coordinate
     git(tmp_path, "clone", "-q", "--bare", str(house.root), "origin.git")
     git(house.root, "remote", "add", "origin", "/nowhere")
     house.configure("landing:\n  remote: origin\n")
-    git(house.root, "switch", "-q", "-c", "side")
-    commit(house.root, {"src/a.py": "a = 2\n"})
-    git(house.root, "switch", "-q", "main")
+    commit_on(house.root, "side", {"src/a.py": "a = 2\n"})
     merge_id = house.json("merge", "submit", "side")["merge_id"]
     need = eventually(lambda: [n for n in house.json("status")["needs_you"] if n["kind"] == "remote_target"])[0]
     assert "main of origin cannot be fetched" in need["what"] and "git fetch origin" in need["remedy"]

@@ -13,7 +13,7 @@ from corral.core.instants import parse
 from corral.landing import standing
 from corral.work.merges.store import runs
 from corral.work.merges.wire import Standing
-from tests.conftest import commit, git
+from tests.conftest import commit, commit_all, git
 from tests.integration.landing_world import World
 from tests.support.browsing import visitor
 from tests.support.coordinated import Coordinated, eventually
@@ -26,8 +26,7 @@ def test_the_queue_tells_each_requests_place_slot_and_time_on_every_face(
     gate = tmp_path / "closed"
     house = coordinate(verify=(f"while test -e {gate}; do sleep 0.05; done",))
     house.configure("landing: {slots: 2}\n")
-    git(house.root, "add", "-A")
-    git(house.root, "commit", "-q", "-m", "corral")
+    commit_all(house.root, "corral")
     for name in ("first", "second", "third", "fourth"):
         git(house.root, "switch", "-q", "-c", name, "main")
         commit(house.root, {f"{name}.txt": "x\n"})

@@ -6,7 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,16 +21,10 @@ from corral.work.merges.store import runs
 from corral.work.merges.wire import covered_by
 from tests.conftest import commit, git, verified_in
 from tests.integration.landing_world import World, in_a_process, why
+from tests.support.files import executable
 from tests.support.programs import requires
 
 STYLES = ["merge", "squash", "rebase", "fast-forward"]
-
-
-@pytest.fixture
-def world(repo: Path) -> Iterator[World]:
-    made = World(repo)
-    yield made
-    made.close()
 
 
 SIGNS = "cat > /dev/null; echo '[GNUPG:] SIG_CREATED ' >&2; echo signature"
@@ -38,8 +32,7 @@ SIGNS = "cat > /dev/null; echo '[GNUPG:] SIG_CREATED ' >&2; echo signature"
 
 def signs_with(program: Path, script: str) -> None:
     """The user's own configuration has commits signed by a program that stands for gpg."""
-    program.write_text(f"#!/bin/sh\n{script}\n")
-    program.chmod(0o755)
+    executable(program, f"#!/bin/sh\n{script}\n")
     (Path.home() / ".gitconfig").write_text(f"[commit]\ngpgSign = true\n[gpg]\nprogram = {program}\n")
 
 

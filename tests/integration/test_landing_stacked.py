@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -25,13 +24,6 @@ from corral.work.tasks.wire import read_submissions
 from corral.work.worktrees import store as worktrees
 from tests.conftest import commit, git
 from tests.integration.landing_world import World, listed, why
-
-
-@pytest.fixture
-def world(repo: Path) -> Iterator[World]:
-    made = World(repo)
-    yield made
-    made.close()
 
 
 def task(world: World, name: str) -> str:

@@ -62,7 +62,7 @@ def test_links_and_taken_places_stand_first_and_remove_never_says_removed(house:
     worktrees_of(house.root).symlink_to(tmp_path / "elsewhere")
     (checked,) = (check for check in house.json("doctor", check=False) if check["check"] == "worktrees")
     assert f"{worktrees_of(house.root)}: the name is taken" in checked["message"]
-    house.run("wait", house.submit("lands", "echo x > x.txt"), "--timeout", "60")
+    house.carry_out("lands", "echo x > x.txt")
     assert git(house.root, "show", "main:x.txt") == "x" and not list((tmp_path / "elsewhere").iterdir())
 
 

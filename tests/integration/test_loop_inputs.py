@@ -9,6 +9,7 @@ import pytest
 
 from tests.conftest import git
 from tests.support.coordinated import Coordinated, eventually
+from tests.support.files import put
 
 BATCH = """
 tasks:
@@ -49,8 +50,7 @@ def test_a_task_of_a_batch_is_a_loop_and_what_waits_for_it_starts_when_it_has_co
 @pytest.mark.req("FR-LOOP-001", "FR-TMPL-001")
 def test_a_template_gives_its_loop_with_the_values_of_its_parameters(house: Coordinated) -> None:
     folder = house.root / ".corral" / "templates"
-    folder.mkdir(exist_ok=True)
-    (folder / "count.yaml").write_text(TEMPLATE)
+    put(folder / "count.yaml", TEMPLATE)
     house.run("template", "validate")
     task_id = house.json("task", "submit", "--template", "count", "--set", "far=2")["task_id"]
     house.run("wait", task_id, "--timeout", "60")

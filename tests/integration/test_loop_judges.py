@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,6 @@ from tests.integration.running import find_marked
 from tests.support.coordinated import Coordinated, eventually
 
 KEY = "sk-ant-test-000000000000"
-
-
-@pytest.fixture
-def stage() -> Iterator[Stage]:
-    with Stage() as made:
-        yield made
 
 
 def judged(stage: Stage, tmp_path: Path, answer: str, work: str = "a change", **fields: Any) -> Evaluation:

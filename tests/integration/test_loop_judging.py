@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import git
+from tests.conftest import commit_all, git
 from tests.integration.running import find_marked
 from tests.support.coordinated import Coordinated, eventually
+from tests.support.files import put
 
 Coordinate = Callable[..., Coordinated]
 
@@ -43,8 +44,7 @@ def left_of_judging(one: Coordinated, root: Path) -> list[str]:
 def test_nothing_that_a_criterion_writes_lands_or_meets_a_later_iteration(coordinate: Coordinate, repo: Path) -> None:
     (repo / ".gitignore").write_text(".corral/\n*.cache\n")
     (repo / "f0.txt").write_text("as it was\n")
-    git(repo, "add", "-A")
-    git(repo, "commit", "-qm", "a file")
+    commit_all(repo, "a file")
     before = git(repo, "rev-parse", "HEAD")
     one = coordinate(repo)
     work = "ls > seen-$CORRAL_ITERATION.txt; echo $CORRAL_ITERATION > n.txt"
@@ -101,8 +101,7 @@ def test_what_one_criterion_builds_is_there_for_the_next_one_of_the_same_iterati
 @pytest.mark.req("FR-LOOP-002")
 def test_bytecode_of_an_edit_in_the_same_second_decides_no_loop(coordinate: Coordinate, repo: Path) -> None:
     (repo / ".gitignore").write_text(".corral/\n__pycache__/\n")
-    git(repo, "add", "-A")
-    git(repo, "commit", "-qm", "ignore bytecode")
+    commit_all(repo, "ignore bytecode")
     one = coordinate(repo)
     ids = []
     for number in (1, 2, 3):
@@ -168,8 +167,7 @@ def test_a_checkout_whose_place_was_taken_gives_no_verdict_and_nobodys_files_are
 ) -> None:
     one = coordinate(repo)
     mine = tmp_path / "mine"
-    mine.mkdir()
-    (mine / "precious.txt").write_text("precious\n")
+    put(mine / "precious.txt", "precious\n")
     swap = f'here=$PWD; mv "$here" {tmp_path}/away && ln -s {mine} "$here"; true'
     task_id = looped(one, "--command", "echo 1 > n.txt", "--test", swap, "--max-iterations", "1")
     one.run("wait", task_id, "--timeout", "60", check=False)
@@ -201,8 +199,7 @@ def test_the_checkout_has_what_a_worktree_has_files_setup_and_ports_of_its_own(
     (repo / ".gitignore").write_text(".corral/\n.env\nset-up.txt\n")
     (repo / ".worktreeinclude").write_text(".env\n")
     (repo / ".env").write_text("KEY=1\n")
-    git(repo, "add", "-A")
-    git(repo, "commit", "-qm", "needs a setup")
+    commit_all(repo, "needs a setup")
     one = coordinate(repo)
     one.configure(
         "worktrees: {setup: ['test ! -e set-up.txt && echo $CORRAL_PORT_BASE > set-up.txt'], ports_each: 3}\n"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import git
+from tests.conftest import commit_all, git
 from tests.support.coordinated import Coordinated, eventually
 
 Coordinate = Callable[..., Coordinated]
@@ -23,15 +23,13 @@ RESOLVE = (
 def converged_and_returned(one: Coordinated, repo: Path, waits: Path, later: str) -> str:
     """A loop whose target moved, while it was at work, in a way that conflicts with it; then ``later`` is its command."""
     (repo / "shared.txt").write_text("base\n")
-    git(repo, "add", "-A")
-    git(repo, "commit", "-qm", "base")
+    commit_all(repo, "base")
     command = f"WAITS={waits}; case $CORRAL_ITERATION in 1) {ACHIEVE};; *) {later};; esac"
     task_id = str(one.json("loop", "start", "--command", command, "--test", "grep 1 achieved.txt")["task_id"])
     eventually(lambda: (waits / "at-work").exists())
     (repo / "shared.txt").write_text("theirs\n")
     (repo / "news.txt").write_text("news\n")
-    git(repo, "add", "-A")
-    git(repo, "commit", "-qm", "theirs")
+    commit_all(repo, "theirs")
     (waits / "moved").touch()
     eventually(lambda: (one.json("loop", "status", task_id)["merge"] or {}).get("state") == "conflict")
     return task_id

@@ -15,7 +15,7 @@ from corral.work.loops import store as loop_rows
 from corral.work.loops.history import past_of, start_sha
 from corral.work.merges.store import merges
 from corral.work.tasks import tasks
-from tests.conftest import git
+from tests.conftest import commit_all, git
 from tests.integration.supervision import House, houses
 
 Open = Callable[..., House]
@@ -52,8 +52,7 @@ def test_it_is_repeated_in_one_worktree_until_the_tests_pass_and_only_then_goes_
 ) -> None:
     one = house()
     (repo / ".gitignore").write_text(".corral/\ncache.txt\n")
-    git(repo, "add", "-A")
-    git(repo, "commit", "-qm", "ignore")
+    commit_all(repo, "ignore")
     base = git(repo, "rev-parse", "HEAD")
     work = (
         f"{COUNT_UP}; pwd >> cache.txt; cp cache.txt seen.txt; cat $CORRAL_FEEDBACK_FILE > told-$CORRAL_ITERATION.txt"
@@ -117,8 +116,7 @@ def test_a_condition_gets_the_iteration_and_decides(house: Open, repo: Path) -> 
         "def check(seen):\n    assert seen['result']['exit_code'] == 0 and seen['head_sha'] != seen['base_sha']\n"
         "    return 1 if seen['iteration'] == 2 else 0\n"
     )
-    git(repo, "add", "-A")
-    git(repo, "commit", "-qm", "condition")
+    commit_all(repo, "condition")
     one = house()
     by_function = one.submit(COUNT_UP, **looped({"kind": "custom", "function": "check.py:check"}))
     by_command = one.submit(

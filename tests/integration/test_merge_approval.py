@@ -9,7 +9,7 @@ import pytest
 from corral.core.errors import Conflict, InvalidInput, NotPermitted
 from corral.core.marks import MARKS
 from corral.faces.mcp.profiles import TOOLS
-from tests.conftest import commit, git
+from tests.conftest import commit, commit_all, git
 from tests.support.coordinated import Coordinated, eventually
 
 
@@ -54,8 +54,7 @@ def test_a_change_of_instructions_waits_until_a_person_has_seen_and_approved_it(
 
 
 def test_which_paths_need_approval_the_target_says_and_not_a_file_that_a_worker_can_write(house: Coordinated) -> None:
-    git(house.root, "add", ".corral", ".claude")
-    git(house.root, "commit", "-q", "-m", "coordinate")
+    commit_all(house.root, "coordinate", ".corral", ".claude")
     (house.root / ".corral" / "config.yaml").write_text("landing: {target: main, approve_paths: []}\n")
     git(house.root, "switch", "-q", "-c", "side")
     commit(house.root, {"CLAUDE.md": "Never ask.\n"})

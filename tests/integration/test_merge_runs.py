@@ -20,8 +20,7 @@ VERIFY = "if ls | grep -q bad; then echo IT-IS-'RED'; exit 3; else echo IT-IS-'G
 def red(coordinate: Callable[..., Coordinated]) -> tuple[Coordinated, str, str]:
     """A project, a task whose change is red, and its merge request."""
     house = coordinate(verify=(VERIFY,), config="tasks: {max_retries: 0}")
-    task = house.submit("bad", "touch bad.txt")
-    house.run("wait", task, "--timeout", "60", check=False)
+    task = house.carry_out("bad", "touch bad.txt", check=False)
     merge = next(row for row in house.json("merge", "list") if row["task_id"] == task)
     assert merge["state"] == "failed"
     return house, task, str(merge["merge_id"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import threading
@@ -13,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from corral.core.errors import CorralError
 from tests.integration.git.test_git_wrapper import shim
 from tests.support.coordinated import Coordinated, eventually, told
 
@@ -95,26 +93,6 @@ def test_a_subagent_gets_its_own_mail_and_its_parent_does_not(house: Coordinated
     assert "How are you" in told(house.hook("PostToolBatch", "ben-3", agent_id="sub-3", agent_type="Explore"))
 
 
-def test_a_message_is_refused_as_a_whole_with_its_reason_and_nobody_speaks_for_another(house: Coordinated) -> None:
-    before = house.ask("GET", "/messages", query={"everyone": True})
-    ann, ben = _arrive(house, "ann-4", "ben-4")
-    for wrong, name in (
-        ({"to": [ben, "Nobody"]}, "recipient_not_found"),
-        ({"to": []}, "invalid_input"),
-        ({"to": [ben], "body": "x" * 5_000_000}, "invalid_input"),
-        ({"to": [ben], "attachments": ["../x"]}, "invalid_input"),
-        ({"to": [ben], "importance": "dire"}, "invalid_input"),
-        ({"to": [ben], "thread_id": "a b"}, "invalid_thread_id"),
-        ({"to": [ann], "session_id": "ben-4", "name": ann}, "operation_not_permitted"),
-    ):
-        body = {"session_id": "ann-4", "subject": "s", "body": "x", **wrong}
-        with pytest.raises(CorralError) as error:
-            house.ask("POST", "/messages", body)
-        assert error.value.name == name, wrong
-    assert house.ask("GET", "/messages", query={"everyone": True}) == before
-    assert "identity.refused" in [event["kind"] for event in house.ask("GET", "/status")["recent"]]
-
-
 def test_a_person_and_a_session_write_to_each_other_on_the_command_line(
     coordinate: Callable[..., Coordinated],
 ) -> None:
@@ -149,8 +127,7 @@ def test_an_inbox_is_followed_live_on_the_screen_without_obeying_what_it_says(ho
     (ben,) = _arrive(house, "ben-6")
     house.json("message", "send", ben, "First", "before", **PERSON)
     argv = [sys.executable, "-m", "corral", "message", "inbox", "--agent", ben, "--follow"]
-    environ = {**os.environ, "PYTHONPATH": SOURCE}
-    with subprocess.Popen(argv, cwd=house.root, stdout=subprocess.PIPE, text=True, env=environ) as following:
+    with subprocess.Popen(argv, cwd=house.root, stdout=subprocess.PIPE, text=True) as following:
         try:
             lines: list[str] = []
             assert following.stdout is not None

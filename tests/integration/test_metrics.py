@@ -178,8 +178,7 @@ def test_a_hostile_name_does_not_break_the_scrape(database: Database) -> None:
 @pytest.mark.req("FR-MONITOR-003")
 def test_counters_outlast_a_retry_and_a_restart_and_count_each_end_once(house: Coordinated) -> None:
     gate = house.root.parent / "again"
-    task_id = house.submit("bad", f"while [ -e {gate} ]; do sleep 0.1; done; exit 3")
-    house.run("wait", task_id, "--timeout", "60", check=False)
+    task_id = house.carry_out("bad", f"while [ -e {gate} ]; do sleep 0.1; done; exit 3", check=False)
     failures = ("corral_task_failures_total", ("command_failed",))
     before = families(house)
     gate.touch()

@@ -15,7 +15,7 @@ import pytest
 from corral.client import wire
 from corral.config.paths import find_project, find_socket
 from corral.coordination.sessions.mods import knows_mods
-from tests.conftest import commit, git
+from tests.conftest import commit, commit_all
 from tests.integration.bridging import Bridge
 from tests.support.coordinated import Coordinated, eventually
 
@@ -222,8 +222,7 @@ def test_mail_that_a_mod_took_is_not_lost_with_the_daemon(house: Coordinated) ->
 def test_what_a_skill_s_command_changed_is_attributed_with_the_next_event(house: Coordinated) -> None:
     file = house.root / "kept.txt"
     file.write_text("theirs\n")
-    git(house.root, "add", "kept.txt")
-    git(house.root, "commit", "-qm", "Kept")
+    commit_all(house.root, "Kept", "kept.txt")
     house.run("lock", "acquire", "kept.txt")
     run = {"command": "echo x > kept.txt"}
     call: dict[str, Any] = {"tool_name": "Bash", "tool_use_id": "toolu_5:preamble-0", "tool_input": run}
@@ -294,8 +293,7 @@ def test_what_another_session_left_uncommitted_is_not_written_over_by_one_that_n
     assert denies(refused) and "you have not read it" in str(refused) and "+ben's" in str(refused)
     assert not denies(call("PreToolUse", "ann", "a-2")), "told once, it knows"
     house.hook("SessionEnd", "ann", reason="other", _hook=MOD)
-    git(house.root, "add", "theirs.txt")
-    git(house.root, "commit", "-qm", "Theirs")
+    commit_all(house.root, "Theirs", "theirs.txt")
     assert not denies(call("PreToolUse", "cay", "c-1")), "git has it"
 
 

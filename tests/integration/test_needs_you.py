@@ -7,14 +7,12 @@ from typing import Any
 from corral.git.checkouts import index_lock
 from corral.git.land import halfway
 from corral.git.process.command import open_checkout
-from tests.conftest import commit, git
+from tests.conftest import commit_on, git
 from tests.support.coordinated import Coordinated, eventually
 
 
 def test_a_held_landing_stands_first_in_the_status_until_it_lands(house: Coordinated) -> None:
-    git(house.root, "switch", "-q", "-c", "side")
-    commit(house.root, {"src/a.py": "a = 2\n"})
-    git(house.root, "switch", "-q", "main")
+    commit_on(house.root, "side", {"src/a.py": "a = 2\n"})
     (house.root / "src" / "a.py").write_text("a = 3\n")
     house.run("merge", "submit", "side")
 

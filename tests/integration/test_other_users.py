@@ -23,6 +23,7 @@ from tests.conftest import git
 from tests.integration import bridging
 from tests.integration.hooking import fire, logged, silent
 from tests.support.coordinated import Coordinated
+from tests.support.files import executable
 from tests.support.strangers import NEEDS_ROOT, STRANGER, ask_as_stranger, plant, serving, snapshot
 
 pytestmark = [NEEDS_ROOT, pytest.mark.req("X2")]
@@ -69,17 +70,13 @@ def test_no_command_touches_a_planted_repository(planted: Coordinated) -> None:
 
 def test_no_daemon_starts_in_a_planted_repository(planted: Coordinated) -> None:
     argv = [sys.executable, "-m", "corral.daemon", "--project", str(planted.root)]
-    environ = {**os.environ, "PYTHONPATH": str(bridging.DAEMON)}
-    done = subprocess.run(argv, env=environ, capture_output=True, timeout=60, check=False)
+    done = subprocess.run(argv, capture_output=True, timeout=60, check=False)
     assert (done.returncode, json.loads(done.stdout)["error"]["name"]) == (1, "dubious_ownership")
 
 
 @pytest.mark.req("HOOK-3")
 def test_a_hook_does_nothing_in_a_planted_repository_and_says_so_once(planted: Coordinated, tmp_path: Path) -> None:
-    corral = tmp_path / "bin" / "corral"
-    corral.parent.mkdir()
-    corral.write_text(f"#!/bin/sh\ntouch {tmp_path / 'executed'}\n")
-    corral.chmod(0o755)
+    corral = executable(tmp_path / "bin" / "corral", f"#!/bin/sh\ntouch {tmp_path / 'executed'}\n")
     where, path = planted.root / "mine", str(corral.parent)
     said = json.loads(fire(where, "SessionStart", path=path, source="startup").stdout)
     assert list(said) == ["systemMessage"]

@@ -54,6 +54,7 @@ def test_every_list_has_three_formats_also_when_it_is_empty(quiet_house: Coordin
         assert empty["table"] == empty["human"] and empty["table"].strip(), command
         assert quiet_house.run("--output", "json", *command).stdout == empty["json"]
         assert quiet_house.run(*command, "--json").stdout == empty["json"]
+    assert quiet_house.json("wait", "--all")["done"] is True, "of nothing all is done"
 
 
 @pytest.mark.req("FR-CLI-004")
@@ -98,11 +99,11 @@ def test_a_wrong_command_line_has_a_code_a_cause_and_a_remedy(filled_house: Coor
 def on_terminal(house: Coordinated, columns: int, *args: str, **env: str) -> list[str]:
     """The lines of a command on a terminal of that width."""
     main, line = pty.openpty()
-    source = str(Path(__file__).parents[2] / "daemon")
+    str(Path(__file__).parents[2] / "daemon")
     process = subprocess.Popen(
         [sys.executable, "-m", "corral", *args],
         cwd=house.root,
-        env={**os.environ, "PYTHONPATH": source, "COLUMNS": str(columns), "NO_COLOR": "1", **env},
+        env={**os.environ, "COLUMNS": str(columns), "NO_COLOR": "1", **env},
         stdin=subprocess.DEVNULL,
         stdout=line,
         stderr=subprocess.PIPE,

@@ -13,6 +13,7 @@ from corral.core.states import PHASES
 from tests.conftest import git
 from tests.integration.planned import Plan
 from tests.support.coordinated import Coordinated, eventually
+from tests.support.files import executable, put
 
 PROGRAM = """\
 #!/bin/sh
@@ -29,13 +30,12 @@ done
 @pytest.fixture
 def worked(coordinate: Callable[..., Coordinated], tmp_path: Path) -> Coordinated:
     """A repository with an agent that has a program."""
-    program = tmp_path / "worker"
-    program.write_text(PROGRAM)
-    program.chmod(0o755)
+    program = executable(tmp_path / "worker", PROGRAM)
     house = coordinate(config="tasks: {max_retries: 0}\nsupervisor: {max_agents: 1}\n")
-    file = house.root / ".claude" / "agents" / "worker.md"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(f"---\nname: worker\ndescription: d\nrunner: worker\ncommand: [{program}]\n---\nDo it.\n")
+    put(
+        house.root / ".claude" / "agents" / "worker.md",
+        f"---\nname: worker\ndescription: d\nrunner: worker\ncommand: [{program}]\n---\nDo it.\n",
+    )
     house.trust()
     return house
 

@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from tests.support.coordinated import Coordinated, eventually
+from tests.support.files import executable
 
 
 def anthropic(mark: str) -> str:
@@ -90,9 +91,7 @@ def test_a_planted_key_is_only_where_a_person_put_it_as_content(
     monkeypatch.setenv("PLANTED_API_KEY", key["environment"])
     monkeypatch.setenv("ANTHROPIC_API_KEY", anthropic("daemonskey0"))
     house = coordinate(config="tasks: {max_retries: 0}")
-    client = house.root.parent / "claude"
-    client.write_text("#!/bin/sh\nsleep 2; exit 1\n")
-    client.chmod(0o755)
+    client = executable(house.root.parent / "claude", "#!/bin/sh\nsleep 2; exit 1\n")
     local = house.root / ".corral" / "local.yaml"
     house.configure(f"runners: {{claude: {{command: {client}}}}}\n")
     house.run("daemon", "start")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -85,7 +84,6 @@ def _store(house: Coordinated, key: str) -> str:
     done = subprocess.run(
         [sys.executable, "-m", "corral", "config", "set-key", "--file"],
         cwd=house.root,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "daemon")},
         input=key,
         capture_output=True,
         text=True,

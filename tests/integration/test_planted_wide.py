@@ -22,10 +22,11 @@ import psutil
 import pytest
 
 from corral.config.paths import find_project, socket_path
-from tests.conftest import git
+from tests.conftest import commit_all
 from tests.support.browsing import Visitor, link
 from tests.support.collector import collector
 from tests.support.coordinated import Coordinated, eventually
+from tests.support.files import executable, put
 from tests.support.receiver import Receiver, receiver
 
 
@@ -123,9 +124,7 @@ def test_what_is_planted_anywhere_comes_out_nowhere_but_as_content(
             verify=(f"echo {split('verified')}; [ $(ls | grep -c '^r.d$') = 0 ]",),
         )
         plant_files(house)
-        client = tmp_path / "claude"
-        client.write_text(f"#!/bin/sh\nenv; echo {split('output')}; exit 1\n")
-        client.chmod(0o755)
+        client = executable(tmp_path / "claude", f"#!/bin/sh\nenv; echo {split('output')}; exit 1\n")
         house.configure(f"runners: {{claude: {{command: {client}}}}}\n")
         house.run("daemon", "start")
         person = Visitor(0)
@@ -194,14 +193,10 @@ def kept(name: str, place: str) -> bool:
 
 def plant_files(house: Coordinated) -> None:
     """The repository's own files, committed with a key in the message."""
-    (house.root / ".corral" / "templates").mkdir()
-    (house.root / ".corral" / "templates" / "page.yaml").write_text(TEMPLATE.replace("KEY", key("template")))
-    (house.root / ".claude" / "agents").mkdir(parents=True, exist_ok=True)
-    (house.root / ".claude" / "agents" / "reviewer.md").write_text(AGENT.replace("KEY", key("agent")))
-    (house.root / ".corral" / "state").mkdir(exist_ok=True)
-    (house.root / ".corral" / "state" / "roadmap.yaml").write_text(ROADMAP.replace("KEY", key("roadmap")))
-    git(house.root, "add", "--all")
-    git(house.root, "commit", "-q", "-m", f"With {key('commit')}")
+    put(house.root / ".corral" / "templates" / "page.yaml", TEMPLATE.replace("KEY", key("template")))
+    put(house.root / ".claude" / "agents" / "reviewer.md", AGENT.replace("KEY", key("agent")))
+    put(house.root / ".corral" / "state" / "roadmap.yaml", ROADMAP.replace("KEY", key("roadmap")))
+    commit_all(house.root, f"With {key('commit')}")
 
 
 def work(house: Coordinated) -> None:

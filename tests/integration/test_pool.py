@@ -13,6 +13,7 @@ from corral.work.merges.store import merges
 from tests.conftest import commit, git
 from tests.integration import pooling
 from tests.integration.pooling import Open, apart, counted, inode, pooled, run, seen, used
+from tests.support.files import executable
 
 IGNORED = "build/\n*.log\n.env\n__pycache__/\ncache\n"
 
@@ -25,8 +26,7 @@ def house(repo: Path) -> Iterator[Open]:
 @pytest.fixture
 def fresh(house: Open, repo: Path, tmp_path: Path) -> dict[str, Any]:
     """All that a task sees in a fresh worktree."""
-    (repo / "run.sh").write_text("#!/bin/sh\n")
-    (repo / "run.sh").chmod(0o755)
+    executable(repo / "run.sh", "#!/bin/sh\n")
     (repo / "a-link").symlink_to("README.md")
     git(repo, "add", "run.sh", "a-link")
     commit(repo, {".gitignore": IGNORED, "deep/down/x.txt": "x\n"})

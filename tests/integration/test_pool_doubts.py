@@ -28,6 +28,7 @@ from tests.integration import pooling, taken_places
 from tests.integration.pooling import Open, counted, inode, look, pooled, run, seen, used
 from tests.integration.supervision import House
 from tests.integration.taken_places import Take, state
+from tests.support.files import put
 from tests.support.programs import requires
 
 
@@ -245,8 +246,7 @@ def test_one_is_removed_if_git_would_write_its_files_in_another_way_now(
     if what == "a setting":
         git(repo, "config", "core.autocrlf", "true")
     else:
-        (repo / ".git" / "info").mkdir(exist_ok=True)
-        (repo / ".git" / "info" / "attributes").write_text("*.md text eol=crlf\n")
+        put(repo / ".git" / "info" / "attributes", "*.md text eol=crlf\n")
     found = seen(one, tmp_path / "found.json")
     assert used(one) == 0 and counted(one, "not_used")["git's settings have changed"] == 1 and not path.exists()
     assert found["tree"]["README.md"][1].endswith("\r\n")

@@ -19,7 +19,7 @@ def house(coordinate: Callable[..., Coordinated]) -> Coordinated:
 
 
 def keep_one(house: Coordinated) -> str:
-    house.run("wait", house.submit("hello", "echo hello > hello.txt"), "--timeout", "60")
+    house.carry_out("hello", "echo hello > hello.txt")
     (row,) = eventually(lambda: house.json("worktree", "pool")["worktrees"])
     return str(row["name"])
 
@@ -78,7 +78,7 @@ def test_the_pool_of_a_moved_repository_is_used_at_its_new_place(
     try:
         (row,) = moved.json("worktree", "list")
         assert (row["name"], row["path"]) == (name, str(worktrees_of(moved.root) / name))
-        moved.run("wait", moved.submit("again", "echo again > again.txt"), "--timeout", "60")
+        moved.carry_out("again", "echo again > again.txt")
         assert eventually(lambda: len(moved.json("worktree", "pool")["worktrees"])) == 1
         assert moved.worktrees_in_use() == []
     finally:

@@ -11,7 +11,7 @@ import pytest
 
 from corral.core.errors import ConfigInvalid
 from corral.work.worktrees.provision import OWN_SETTINGS
-from tests.conftest import git
+from tests.conftest import commit_all, git
 from tests.integration.provisioning import add_worktree, make_usable
 
 MakeRepo = Callable[..., Path]
@@ -222,8 +222,7 @@ def test_the_guard_of_edits_comes_along_alone_and_into_no_file_that_git_sees(
     mine = json.dumps({"permissions": {"allow": ["Bash"]}, "hooks": {"PreToolUse": [other, guard]}})
     put(main, OWN_SETTINGS, mine)
     if stands == "tracked":
-        git(main, "add", "-f", OWN_SETTINGS)
-        git(main, "commit", "-qm", "mine")
+        commit_all(main, "mine", OWN_SETTINGS, force=True)
     worktree = add_worktree(main)
     if stands == "untracked":
         put(worktree, OWN_SETTINGS, "mine")

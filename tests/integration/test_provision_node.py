@@ -11,6 +11,7 @@ import pytest
 
 from tests.conftest import commit, git
 from tests.integration.provisioning import add_worktree, make_usable, run_in
+from tests.support.files import executable, put
 from tests.support.programs import requires
 
 MakeRepo = Callable[..., Path]
@@ -33,8 +34,7 @@ PROJECT = {
 
 def package(modules: Path, name: str, text: str) -> Path:
     folder = modules / name
-    folder.mkdir(parents=True)
-    (folder / "package.json").write_text(json.dumps({"name": name, "main": "index.js"}))
+    put(folder / "package.json", json.dumps({"name": name, "main": "index.js"}))
     (folder / "index.js").write_text(text)
     return folder
 
@@ -47,15 +47,12 @@ def install(main: Path) -> Path:
     (modules / "price").symlink_to("../packages/price")
     (modules / "@shop").mkdir()
     (modules / "@shop/money").symlink_to("../../packages/money")
-    tool = package(modules, "tool", "") / "cli.js"
-    tool.write_text("#!/usr/bin/env node\nconsole.log('tool', require('left'))\n")
-    tool.chmod(0o755)
+    executable(package(modules, "tool", "") / "cli.js", "#!/usr/bin/env node\nconsole.log('tool', require('left'))\n")
     (modules / ".bin").mkdir()
     (modules / ".bin/tool").symlink_to("../tool/cli.js")
     (modules / ".package-lock.json").write_text("{}")
     for cache in (".cache", ".vite"):
-        (modules / cache).mkdir()
-        (modules / cache / "x").write_text("main's")
+        put(modules / cache / "x", "main's")
     return modules
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from tests.conftest import commit, git
 from tests.integration.provisioning import add_worktree, make_usable, run_in
+from tests.support.files import executable, put
 
 PROJECT = {
     "pyproject.toml": "[project]\nname = 'shop'\nversion = '1'\n",
@@ -107,9 +108,7 @@ def test_the_environment_names_the_worktrees_own_virtual_environment(make_repo: 
 def test_scripts_run_with_the_worktrees_interpreter(make_repo: MakeRepo) -> None:
     main = make_repo(files=PROJECT)
     venv = make_venv(main)
-    script = venv / "bin" / "tool"
-    script.write_text(f"#!{venv}/bin/python\nimport sys\nprint(sys.prefix, *sys.argv[1:])\n")
-    script.chmod(0o755)
+    executable(venv / "bin" / "tool", f"#!{venv}/bin/python\nimport sys\nprint(sys.prefix, *sys.argv[1:])\n")
     binary = venv / "bin" / "compiled"
     binary.write_bytes(b"\x7fELF\0" + os.fsencode(venv))
     # Two depths: the second has a first line longer than a kernel need read.
@@ -124,8 +123,7 @@ def test_scripts_run_with_the_worktrees_interpreter(make_repo: MakeRepo) -> None
 def test_a_project_in_a_path_with_spaces_has_runnable_scripts(make_repo: MakeRepo, tmp_path: Path) -> None:
     main = make_repo(files=PROJECT)
     venv = make_venv(main)
-    (venv / "bin" / "tool").write_text(f"#!{venv}/bin/python\nimport sys\nprint(sys.prefix)\n")
-    (venv / "bin" / "tool").chmod(0o755)
+    executable(venv / "bin" / "tool", f"#!{venv}/bin/python\nimport sys\nprint(sys.prefix)\n")
     worktree = tmp_path / "elsewhere, with spaces"
     git(main, "worktree", "add", "-q", "-b", "x", str(worktree))
     provisioned = make_usable(main, worktree)
@@ -138,8 +136,7 @@ def test_only_the_projects_own_path_is_rewritten(make_repo: MakeRepo) -> None:
     others = f"{main}2/src\n{main}-old/src\n/data{main}/src\n"
     (site(venv) / "others.pth").write_text(others)
     info = site(venv) / "shop-1.dist-info"
-    info.mkdir()
-    (info / "direct_url.json").write_text(f'{{"dir_info": {{"editable": true}}, "url": "file://{main}"}}')
+    put(info / "direct_url.json", f'{{"dir_info": {{"editable": true}}, "url": "file://{main}"}}')
     (info / "METADATA").write_text(f"Name: shop\nHome-page: {main}\n")
     worktree = add_worktree(main)
     make_usable(main, worktree)

@@ -13,6 +13,7 @@ import pytest
 from corral.core.errors import ConfigInvalid, NotFound
 from tests.integration.running import keeper_of
 from tests.support.coordinated import Coordinated, eventually
+from tests.support.files import put
 
 NEVER_AGAIN = "tasks: {max_retries: 0}\n"
 
@@ -140,8 +141,7 @@ def test_a_template_that_does_not_exist_is_refused_and_those_that_do_are_named(
     refused = house.run(*submit, "fix", check=False)
     assert refused.returncode == 2 and "there is no template 'fix'" in refused.stderr and "are none" in refused.stderr
     folder = house.root / ".corral" / "templates"
-    folder.mkdir(exist_ok=True)
-    (folder / "fix.yaml").write_text("name: fix\ncommand: 'true'\n")
+    put(folder / "fix.yaml", "name: fix\ncommand: 'true'\n")
     (folder / "add-page.yaml").write_text("name: add-page\nprompt: 5\n")
     (house.root / ".corral" / "secret.yaml").write_text("name: secret\ncommand: 'true'\n")
     assert house.json("task", "detail", house.json(*submit, "fix")["task_id"])["template"] == "fix"
@@ -181,8 +181,7 @@ def test_a_task_of_a_template_does_what_it_says_with_the_values_that_were_given(
 ) -> None:
     house = coordinate()
     folder = house.root / ".corral" / "templates"
-    folder.mkdir(exist_ok=True)
-    (folder / "page.yaml").write_text(PAGE)
+    put(folder / "page.yaml", PAGE)
     hostile = 'it\'s "$(touch pwned)"; `touch pwned`'
     made = house.json("task", "submit", "--template", "page", "--set", f"NAME={hostile}", "--set", "LINES=2")
     house.run("wait", made["task_id"])
@@ -220,8 +219,7 @@ def test_task_templates_are_listed_shown_and_checked_without_a_daemon(coordinate
     assert "No task templates" in house.run("template", "list").stdout
     assert house.json("template", "validate") == {"valid": True, "checked": 0, "errors": []}
     folder = house.root / ".corral" / "templates"
-    folder.mkdir(exist_ok=True)
-    (folder / "page.yaml").write_text(PAGE)
+    put(folder / "page.yaml", PAGE)
     assert house.run("template", "validate").stdout == "1 file is valid.\n"
     (folder / "bad.yaml").write_text('name: bad\nparameters: {A: }\ncommand: echo "{{ A }}"\n')
     (folder / "bad.yml").write_text("")

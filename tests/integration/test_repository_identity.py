@@ -86,8 +86,7 @@ def test_a_copy_of_a_repository_at_work_begins_with_an_empty_queue_and_touches_n
     assert "project.database_set_aside" in [event["kind"] for event in shown["recent"]]
 
     assert copy.json("worktree", "list") == []
-    own = copy.submit("own", "echo own > own.txt")
-    copy.run("wait", own, "--timeout", "60")
+    copy.carry_out("own", "echo own > own.txt")
     assert git(copy.root, "show", "main:own.txt") == "own"
     tokens = {(place / ".corral/run/token").read_text() for place in (house.root, copy.root)}
     assert len(tokens) == 2, "whoever may ask the one daemon may not ask the other"
@@ -112,8 +111,7 @@ def test_a_landing_in_a_copy_goes_by_no_checkout_of_the_original(
     tip = git(house.root, "rev-parse", "main")
     before = pointers(house.root)
     copy = at(copied(house.root, tmp_path / "copy"))
-    task = copy.submit("own", "echo own > own.txt")
-    copy.run("wait", task, "--timeout", "60")
+    copy.carry_out("own", "echo own > own.txt")
     assert git(copy.root, "show", "main:own.txt") == "own"
     assert git(house.root, "rev-parse", "main") == tip and pointers(house.root) == before
     assert git(tmp_path / "linked", "status", "--porcelain") == ""
@@ -163,8 +161,7 @@ def test_a_person_adopts_what_was_set_aside(
     worker = psutil.Process(int((tmp_path / "long-runs").read_text()))
     before = pointers(house.root)
     copy = at(copied(house.root, tmp_path / "copy"))
-    own = copy.submit("own", "echo own > own.txt", "--retries", "0")
-    copy.run("wait", own, "--timeout", "60")
+    copy.carry_out("own", "echo own > own.txt", "--retries", "0")
     (aside,) = (copy.root / ".corral").glob("corral.db.of-*")
 
     refused = copy.run("daemon", "adopt", str(aside), "--yes", check=False)
@@ -220,8 +217,7 @@ def test_a_database_that_does_not_say_whose_it_is_is_used_only_where_nothing_in_
 
 
 def test_a_folder_at_the_same_path_is_the_same_whatever_number_its_device_got(house: Coordinated) -> None:
-    task = house.submit("first", "echo first > first.txt")
-    house.run("wait", task, "--timeout", "60")
+    house.carry_out("first", "echo first > first.txt")
     house.stop()
     with sqlite3.connect(house.root / ".corral/corral.db") as conn:
         conn.execute("UPDATE project_identity SET folder_id = '99999' || substr(folder_id, instr(folder_id, ':'))")

@@ -41,6 +41,7 @@ from corral.work.agents.record import stats
 from corral.work.merges.store import receipts as receipt_rows
 from tests.conftest import commit, git
 from tests.support.coordinated import Coordinated, rested
+from tests.support.files import put
 
 THEN = datetime(2026, 1, 1, tzinfo=timezone.utc)
 LATER = THEN + timedelta(days=400)
@@ -124,8 +125,7 @@ class World:
 @pytest.fixture
 def world(repo: Path) -> Iterator[World]:
     path = repo / ".corral" / "corral.db"
-    path.parent.mkdir(exist_ok=True)
-    (path.parent / ".gitignore").write_text("*\n")
+    put(path.parent / ".gitignore", "*\n")
     open_schema(path)
     made = World(Database(path), repo)
     yield made
@@ -273,8 +273,7 @@ def test_logs_go_by_age_then_by_size_but_not_those_of_open_work_or_through_links
     world.task("open", is_open=True)
     world.ages = Ages(logs_mb=1)
     outside = tmp_path / "outside"
-    outside.mkdir()
-    (outside / "precious.log").write_text("x")
+    put(outside / "precious.log", "x")
 
     def log(name: str, days: int, size: int = 1) -> Path:
         file = world.logs / name
@@ -498,9 +497,7 @@ def test_damage_is_found_by_the_daily_look(world: World, monkeypatch: pytest.Mon
 
 
 def test_the_daemon_rotates_the_log_of_hooks_at_its_start(house: Coordinated) -> None:
-    hook_log = house.root / ".corral" / "logs" / "hook.log"
-    hook_log.parent.mkdir(exist_ok=True)
-    hook_log.write_text("x" * 2_000_000)
+    hook_log = put(house.root / ".corral" / "logs" / "hook.log", "x" * 2_000_000)
     house.run("daemon", "start")
     assert hook_log.with_name("hook.log.1").stat().st_size == 2_000_000
     assert hook_log.stat().st_size < 1000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
@@ -15,13 +14,6 @@ from corral.landing import requests, reverts
 from corral.work.merges.store import runs
 from tests.conftest import commit, git
 from tests.integration.landing_world import World, fingerprint, in_a_process, why
-
-
-@pytest.fixture
-def world(repo: Path) -> Iterator[World]:
-    made = World(repo)
-    yield made
-    made.close()
 
 
 def _reverted(world: World, merge_id: str, now: datetime | None = None) -> reverts.Revert:

@@ -17,9 +17,7 @@ WRITES = "echo {0} > {0}.txt && git add -A && git commit -qm {0}"
 
 def landed(house: Coordinated, name: str, *args: str) -> str:
     """A task whose commit has landed."""
-    task = house.submit(name, WRITES.format(name), *args)
-    house.run("wait", task, "--timeout", "60")
-    return task
+    return house.carry_out(name, WRITES.format(name), *args)
 
 
 def needs(house: Coordinated, kind: str = "rewound_target") -> list[dict[str, Any]]:
@@ -167,6 +165,6 @@ def test_a_commit_that_a_worker_put_on_the_target_past_the_queue_is_named_as_tha
     assert "sly one" in (house.root / ".corral" / "logs" / "corral.log").read_text()
     commit(house.root, {"mine.txt": "1\n"})
     git(house.root, "branch", "-f", "main", "HEAD")
-    house.run("wait", house.submit("two", "true"), "--timeout", "60")
+    house.carry_out("two", "true")
     kinds = [row["kind"] for row in house.json("status")["recent"]]
     assert kinds.count("target.bypassed") <= 1, "a person's own commit is not named"

@@ -145,8 +145,7 @@ def test_a_broken_roadmap_is_named_stops_nothing_else_and_goes_on_when_it_is_men
     (need,) = eventually(needs)
     assert "roadmap.yaml: line" in need
     assert "is not YAML" in house.run("supervisor", "status").stdout
-    other = house.submit("beside", "true")
-    house.run("wait", other, "--timeout", "60")
+    other = house.carry_out("beside", "true")
     assert house.json("task", "list")[0]["task_id"] == other
     plan.write(
         "- {id: A, command: 'true'}\n- {id: B, runner: abacus}\n- {id: C, agent: nobody}\n"

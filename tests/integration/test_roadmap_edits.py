@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import commit, git
+from tests.conftest import commit, commit_all, git
 from tests.integration.planned import Plan, noted, queued
 from tests.support.coordinated import Coordinated, eventually
 
@@ -122,8 +122,7 @@ def test_what_the_roadmap_executes_is_approved_by_a_start_and_later_changes_by_t
     house.run("supervisor", "start")
     plan.until(A="done", B="done")  # what Corral writes itself needs no approval
     pulled = plan.path.read_text() + f"- {{id: C, command: 'touch {marker}'}}\n"
-    git(house.root, "add", "-f", ".corral/state/roadmap.yaml")
-    git(house.root, "commit", "-qm", "ours")
+    commit_all(house.root, "ours", ".corral/state/roadmap.yaml", force=True)
     plan.write(pulled, approved=False)
     git(house.root, "commit", "-qam", "theirs, as a pull brings it")
 

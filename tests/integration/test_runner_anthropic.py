@@ -26,26 +26,11 @@ from corral.runners.anthropic import AnthropicRunner, MessagesOutput
 from corral.runners.messages import loop
 from corral.runners.protocol import Assignment, Finished, Limits, Running, Usage
 from tests.e2e.stage import Stage, script, text, together, tool
-from tests.integration.running import clock, find_marked, finish, kill, look, make_assignment
+from tests.integration.running import clock, find_marked, finish, look, make_assignment
 
 KEY = "sk-ant-test-0123456789-not-a-real-key"
 Start = Callable[..., Running]
 RUN = tool("run_command", command="true")
-
-
-@pytest.fixture
-def stage() -> Iterator[Stage]:
-    with Stage() as stage:
-        yield stage
-
-
-@pytest.fixture
-def assignments() -> Iterator[list[Assignment]]:
-    """What was started; none of it outlives the test."""
-    started: list[Assignment] = []
-    yield started
-    for assignment in started:
-        kill(assignment.task_id)
 
 
 @pytest.fixture
@@ -363,10 +348,19 @@ def test_an_answer_that_is_none_is_asked_for_again(converse: Converse, garbage: 
         assert finished.result["text"] == "Whole."
 
 
-def test_garbage_without_end_is_an_error_of_the_api(converse: Converse) -> None:
-    with odd_api(b"<html>Busy</html>") as api:
+@pytest.mark.parametrize(
+    ("garbage", "told"),
+    [
+        (b"<html>Busy</html>", "The API's answer cannot be read"),
+        (events(said("Half."), until=2), "ended in the middle"),
+    ],
+    ids=["a page", "half an answer"],
+)
+def test_garbage_without_end_is_an_error_of_the_api(converse: Converse, garbage: bytes, told: str) -> None:
+    with odd_api(garbage) as api:
         finished = converse("Anything.", url=api.url).finished
         assert (finished.error_code, finished.retryable, len(api.bodies)) == ("api_error", True, 4)
+        assert told in str(finished.error_message)
 
 
 def test_an_error_in_the_middle_of_an_answer_has_its_own_status(converse: Converse) -> None:

@@ -8,7 +8,7 @@ import socket
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -20,7 +20,7 @@ import pytest
 from corral.core.errors import InvalidInput, RunnerUnavailable
 from corral.runners.command import CommandRunner
 from corral.runners.protocol import Assignment, Limits, Running
-from tests.integration.running import clock, find_marked, finish, kill, look, make_assignment, wait
+from tests.integration.running import clock, find_marked, finish, look, make_assignment, wait
 from tests.support.programs import requires
 
 Start = Callable[..., Running]
@@ -35,15 +35,6 @@ open(sys.argv[1] + ".part", "w").write(f"{server.getsockname()[1]} {os.getpid()}
 os.rename(sys.argv[1] + ".part", sys.argv[1])
 time.sleep(600)
 """
-
-
-@pytest.fixture
-def assignments() -> Iterator[list[Assignment]]:
-    """What was started; none of it outlives the test."""
-    started: list[Assignment] = []
-    yield started
-    for assignment in started:
-        kill(assignment.task_id)
 
 
 @pytest.fixture

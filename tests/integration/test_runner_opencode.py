@@ -19,6 +19,7 @@ from corral.runners.command import CommandRunner
 from corral.runners.protocol import Finished
 from tests.conftest import git
 from tests.integration.running import clock, finish, make_assignment
+from tests.support.files import put
 from tests.support.programs import program, requires
 
 pytestmark = requires("opencode")
@@ -94,8 +95,7 @@ def test_it_works_in_its_worktree_and_nothing_it_is_denied_ends_it(
 ) -> None:
     folder = tmp_path / "work"
     mine, theirs, far = folder / "worktree" / "made.txt", repo / "made.txt", folder / "far" / "a.txt"
-    far.parent.mkdir(parents=True)
-    far.write_text("from far")
+    put(far, "from far")
     writes = [{"name": "write", "args": {"filePath": str(file), "content": "x"}} for file in (theirs, mine)]
     calls = [*writes, {"name": "read", "args": {"filePath": str(far)}}]
     provider.script = [*({"functionCall": call} for call in calls), {"text": "It is made."}]

@@ -181,8 +181,7 @@ def bridge(house: Coordinated) -> Iterator[Callable[[], subprocess.Popen[bytes]]
 
     def start() -> subprocess.Popen[bytes]:
         argv = [sys.executable, "-m", "corral", "mcp"]
-        env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "daemon")}
-        opened.append(subprocess.Popen(argv, cwd=house.root, env=env, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL))
+        opened.append(subprocess.Popen(argv, cwd=house.root, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL))
         return opened[-1]
 
     yield start

@@ -18,8 +18,7 @@ from tests.support.programs import program, requires
 
 @pytest.mark.req("X11")
 def test_a_terminal_obeys_nothing_that_a_task_printed(house: Coordinated) -> None:
-    task = house.submit("noisy", r"printf '\033]0;owned\007\033[2Jgone\rback \033[31mred\033[0m\n'")
-    house.run("wait", task, "--timeout", "40", check=False)
+    task = house.carry_out("noisy", r"printf '\033]0;owned\007\033[2Jgone\rback \033[31mred\033[0m\n'", check=False)
     shown = house.run("task", "logs", task).stdout
     assert "\x1b" not in shown and "\x07" not in shown and "\r" not in shown
     assert "back red\n" in shown and r"\x1b]0;owned" in shown

@@ -33,8 +33,7 @@ def test_worktrees_of_a_sparse_checkout_are_complete_unless_set_otherwise(
     house.configure("worktrees: {sparse: true}\n")
     part = Path(house.json("worktree", "create", "part")["path"])
     assert (part / "d0" / "f").exists() and not (part / "d3").exists()
-    task = house.submit("everything", "test ! -e d3 && mkdir -p d0 && echo y > d0/f")
-    house.run("wait", task, "--timeout", "60")
+    house.carry_out("everything", "test ! -e d3 && mkdir -p d0 && echo y > d0/f")
     assert git(house.root, "show", "main:d3/f") == "x" and git(house.root, "show", "main:d0/f") == "y"
 
 

@@ -15,6 +15,7 @@ import pytest
 from tests.conftest import git
 from tests.integration.claude_settings import SETTINGS, settings_of, write_settings
 from tests.support.coordinated import Coordinated
+from tests.support.files import put
 from tests.support.programs import requires
 from tests.support.tmux import Tmux
 
@@ -27,7 +28,6 @@ def status_line(house: Coordinated, status: Any, cwd: Path | None = None, *optio
     done = subprocess.run(
         [sys.executable, *options, "-m", "corral", "statusline"],
         cwd=cwd or house.root,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2] / "daemon")},
         input=status if isinstance(status, bytes) else json.dumps(status).encode(),
         capture_output=True,
         timeout=60,
@@ -128,7 +128,6 @@ def test_a_command_loads_nothing_that_takes_long(house: Coordinated) -> None:
         done = subprocess.run(
             [sys.executable, "-X", "importtime", "-m", "corral", *line.split()],
             cwd=house.root,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2] / "daemon")},
             capture_output=True,
             text=True,
             timeout=60,
@@ -170,9 +169,10 @@ def test_init_sets_the_status_line_for_one_person_and_uninstall_takes_exactly_th
 
 @pytest.mark.parametrize("name", ["settings.json", "settings.local.json"])
 def test_a_status_line_of_ones_own_stays(repo: Path, name: str) -> None:
-    file = settings_of(repo).with_name(name)
-    file.parent.mkdir(exist_ok=True)
-    file.write_text(own := json.dumps({"statusLine": {"type": "command", "command": "echo mine"}}))
+    file = put(
+        settings_of(repo).with_name(name),
+        own := json.dumps({"statusLine": {"type": "command", "command": "echo mine"}}),
+    )
     house = Coordinated(repo)
     assert f"{name} has its own status line; it stays" in house.run("init", "--yes", "--status-line").stdout
     assert json.loads(file.read_text())["statusLine"] == json.loads(own)["statusLine"]
@@ -187,8 +187,7 @@ def test_a_person_is_asked_at_the_terminal_unless_they_have_a_status_line(
     repo: Path, sealed: Path, tmp_path: Path, *, has_one: bool
 ) -> None:
     if has_one:
-        (sealed / ".claude").mkdir(exist_ok=True)
-        (sealed / ".claude" / "settings.json").write_text(json.dumps({"statusLine": {"type": "command"}}))
+        put(sealed / ".claude" / "settings.json", json.dumps({"statusLine": {"type": "command"}}))
     server, question = Tmux(tmp_path), "Set it for yourself, in .claude/settings.local.json?"
     words = "init", "--no-check", "--verify", "true", "--ask-for-tools"
     shell = f"{shlex.join([sys.executable, '-m', 'corral', *words])}; echo left with $?; exec sleep 600"

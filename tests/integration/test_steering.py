@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,16 +13,9 @@ from corral.work.merges.store import freezes, intents, runs
 from corral.work.merges.wire import detail
 from tests.conftest import git
 from tests.integration.landing_world import World, in_a_process, listed, why
-from tests.integration.test_direct_commits import step_until, why_red
+from tests.integration.test_direct_commits import why_red
 
 GREEN = Landing(verify=["echo '1 passed in 0.01s'"], reruns=0)
-
-
-@pytest.fixture
-def world(repo: Path) -> Iterator[World]:
-    made = World(repo)
-    yield made
-    made.close()
 
 
 def _queued(world: World, *names: str) -> dict[str, str]:
@@ -170,6 +162,6 @@ def test_a_bypass_that_was_killed_is_finished_and_its_tip_looked_at(repo: Path, 
     again.queue.recover(again.now())
     again.until(merge_id, "landed")
     assert again.receipt(merge_id)["status"] == "bypassed"
-    step_until(again, lambda: why_red(again))
+    again.step_until(lambda: why_red(again))
     assert "Ann let it land without a verification" in why_red(again), "and whose it is"
     again.close()

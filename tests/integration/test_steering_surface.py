@@ -9,7 +9,7 @@ import pytest
 
 from corral.core.errors import NotPermitted
 from corral.faces.mcp.profiles import TOOLS
-from tests.conftest import commit, git
+from tests.conftest import commit, commit_on
 from tests.integration.mcp.client import Agent, play
 from tests.support.browsing import visitor
 from tests.support.coordinated import Coordinated, eventually
@@ -41,9 +41,7 @@ def house(share: Callable[..., Coordinated]) -> Coordinated:
 
 def submitted(house: Coordinated, name: str) -> str:
     """A branch with one file that is queued; what the command says."""
-    git(house.root, "switch", "-q", "-c", name, "main")
-    commit(house.root, {f"{name}.txt": "x\n"})
-    git(house.root, "switch", "-q", "main")
+    commit_on(house.root, name, {f"{name}.txt": "x\n"})
     return str(house.run("merge", "submit", name, "--target", "main").stdout)
 
 

@@ -10,7 +10,7 @@ import pytest
 from corral.git.checkouts import salvage
 from corral.store.rows.merges import MergeRow
 from corral.work.merges.store import merges
-from tests.conftest import commit, git
+from tests.conftest import commit, commit_on, git
 from tests.integration.supervision import IMPATIENT, House
 
 SIDE = "git switch -q -c side && echo 1 > s.txt && git add s.txt && git commit -q -m s"
@@ -31,9 +31,7 @@ def requests(one: House) -> list[MergeRow]:
 
 def test_leftovers_are_never_committed_on_a_branch_of_the_users(house: House, repo: Path) -> None:
     git(repo, "branch", "feature")
-    git(repo, "switch", "-q", "-c", "ahead")
-    ahead = commit(repo, {"ahead.txt": "a\n"})
-    git(repo, "switch", "-q", "main")
+    ahead = commit_on(repo, "ahead", {"ahead.txt": "a\n"})
     before = git(repo, "rev-parse", "feature")
     for branch in ("feature", "ahead"):
         task_id = house.submit(f"git switch -q {branch} && echo leftover > {branch}-left.txt")
@@ -87,9 +85,7 @@ def test_what_was_left_in_several_places_is_named_and_kept(house: House, repo: P
     ],
 )
 def test_what_was_only_looked_at_or_given_up_is_nothing_to_merge(house: House, repo: Path, command: str) -> None:
-    git(repo, "switch", "-q", "-c", "feature")
-    commit(repo, {"feature.txt": "f\n"})
-    git(repo, "switch", "-q", "main")
+    commit_on(repo, "feature", {"feature.txt": "f\n"})
     house.until_status(house.submit(command), "completed")
     assert requests(house) == []
 

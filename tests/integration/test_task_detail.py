@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -23,11 +22,8 @@ AGAIN = "tasks: {max_retries: 1, retry_initial_s: 0}\n"
 @contextmanager
 def following(house: Coordinated, task: str, *more: str) -> Iterator[subprocess.Popen[str]]:
     """``corral task detail TASK --follow`` while the test does something else."""
-    env = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2] / "daemon")}
     argv = [sys.executable, "-m", "corral", "task", "detail", task, "--follow", *more]
-    follower = subprocess.Popen(
-        argv, cwd=house.root, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    follower = subprocess.Popen(argv, cwd=house.root, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         yield follower
     finally:

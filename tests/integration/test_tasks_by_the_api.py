@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,14 +10,9 @@ import pytest
 from tests.conftest import git
 from tests.e2e.stage import Stage, script, text, tool
 from tests.support.coordinated import Coordinated, eventually
+from tests.support.files import put
 
 KEY = "sk-ant-test-0123456789-not-a-real-key"
-
-
-@pytest.fixture
-def stage() -> Iterator[Stage]:
-    with Stage() as stage:
-        yield stage
 
 
 def landed(house: Coordinated, task_id: str) -> dict[str, Any]:
@@ -50,10 +44,9 @@ def test_a_task_of_the_messages_api_lands_and_an_agent_can_have_this_runner(keye
     assert (shown["runner"], shown["usage"]["turns"]) == ("anthropic", 2)
     assert keyed.requests[0].body["model"] == "claude-sonnet-5-5"
 
-    file = house.root / ".claude/agents/scribe.md"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(
-        "---\nname: Scribe\ndescription: Writes.\nrunner: anthropic\nmodel: opus\ntools: Write\n---\n\nWrite it well.\n"
+    put(
+        house.root / ".claude/agents/scribe.md",
+        "---\nname: Scribe\ndescription: Writes.\nrunner: anthropic\nmodel: opus\ntools: Write\n---\n\nWrite it well.\n",
     )
     house.trust()
     prompt = script(tool("write_file", file_path="bye.txt", content="bye\n"), text("Done."))
@@ -86,10 +79,9 @@ def test_what_a_task_requires_finds_its_agent_whose_tools_and_limits_hold(keyed:
     assert "There is no tool write_file" in str(second.results), "and none is lent for the asking"
     assert house.json("task", "detail", task_id)["attempt_history"][0]["agent"] == "researcher"
 
-    file = house.root / ".claude" / "agents" / "brief.md"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(
-        "---\nname: brief\ndescription: d\nrunner: anthropic\nmodel: haiku\nlimits: {max_turns: 1}\n---\nBe brief.\n"
+    put(
+        house.root / ".claude" / "agents" / "brief.md",
+        "---\nname: brief\ndescription: d\nrunner: anthropic\nmodel: haiku\nlimits: {max_turns: 1}\n---\nBe brief.\n",
     )
     words = ("--agent", "brief", "--title", "Too long", "--prompt", prompt, "--retries", "0")
     task_id = str(house.json("task", "submit", *words)["task_id"])
@@ -109,9 +101,10 @@ def test_the_doctor_looks_for_the_key_where_the_runner_is_used_and_never_prints_
 
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     assert told() == [], "nothing uses it"
-    file = house.root / ".claude" / "agents" / "brief.md"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text("---\nname: brief\ndescription: d\nrunner: anthropic\n---\nBe brief.\n")
+    file = put(
+        house.root / ".claude" / "agents" / "brief.md",
+        "---\nname: brief\ndescription: d\nrunner: anthropic\n---\nBe brief.\n",
+    )
     ((status, message),) = told()
     assert status == "error" and "needs an API key" in message and "used by brief" in message
     monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)

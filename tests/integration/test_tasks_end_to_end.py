@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -11,15 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
-from tests.conftest import commit, git
+from tests.conftest import commit, commit_on, git
 from tests.support.coordinated import Coordinated, eventually
 
 QUICK = "tasks: {max_retries: 1, retry_initial_s: 0}"
-NO_RETRY = "tasks: {max_retries: 0}"
-ONE_AT_A_TIME = "supervisor: {max_agents: 1}"
 
 
 def detail(house: Coordinated, task: str) -> dict[str, Any]:
@@ -33,70 +29,14 @@ def reached(house: Coordinated, task: str, status: str) -> dict[str, Any]:
     return dict(eventually(lambda: (row := detail(house, task))["status"] == status and row))
 
 
-def alive(pid: int) -> bool:
-    """Whether a process does anything; one that is dead and waits to be reaped does not."""
-    try:
-        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
-
-
 def started(house: Coordinated, *args: str) -> subprocess.Popen[str]:
     """A command that goes on while the test does something else."""
-    env = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2] / "daemon")}
-    return subprocess.Popen(
-        [sys.executable, "-m", "corral", *args], cwd=house.root, env=env, stdout=subprocess.PIPE, text=True
-    )
+    return subprocess.Popen([sys.executable, "-m", "corral", *args], cwd=house.root, stdout=subprocess.PIPE, text=True)
 
 
 def branch_with(house: Coordinated, name: str, files: dict[str, str]) -> str:
     """A branch of the user's with one commit; the checkout stays where it is."""
-    git(house.root, "switch", "-q", "-c", name)
-    sha = commit(house.root, files)
-    git(house.root, "switch", "-q", "main")
-    return sha
-
-
-@pytest.mark.req("FR-QUEUE-008")
-def test_a_chain_sees_what_landed_before_it(shared_house: Coordinated, tmp_path: Path) -> None:
-    go = tmp_path / "go"
-    first = shared_house.submit("first", f"until [ -e {go} ]; do sleep 0.05; done; echo 1 > chain.txt")
-    second = shared_house.submit("second", "echo 2 >> chain.txt", "--wait-for", first)
-    third = shared_house.submit(
-        "third", "echo 3 >> chain.txt", "--wait-for", second, "--wait-for", first, "--priority", "10"
-    )
-    assert [detail(shared_house, task)["status"] for task in (second, third)] == ["waiting", "waiting"]
-    go.touch()
-    answer = shared_house.json("wait", first, second, third, "--timeout", "60")
-    assert answer["done"] is True
-    assert (shared_house.root / "chain.txt").read_text() == "1\n2\n3\n"
-    assert git(shared_house.root, "log", "--reverse", "--format=%s", "-3").splitlines() == ["first", "second", "third"]
-
-
-@pytest.mark.req("FR-QUEUE-003")
-def test_cancelling_what_has_not_begun_and_what_runs(coordinate: Callable[..., Coordinated], tmp_path: Path) -> None:
-    house = coordinate(config=ONE_AT_A_TIME)
-    running = house.submit("running", f"echo begun > half.txt; sleep 600 & echo $! > {tmp_path}/child; wait")
-    pending = house.submit("pending", "true")
-    waiting = house.submit("waiting", "true", "--wait-for", pending)
-    eventually(lambda: (tmp_path / "child").exists() and (tmp_path / "child").read_text().strip())
-    child = int((tmp_path / "child").read_text())
-    assert house.json("task", "cancel", pending)["status"] == "cancelled"
-    assert detail(house, pending)["status"] == "cancelled"
-    assert detail(house, waiting)["status"] == "failed"
-    began = time.monotonic()
-    house.run("task", "cancel", running, "--reason", "wrong idea")
-    stopped = reached(house, running, "cancelled")
-    assert time.monotonic() - began < 20
-    assert not alive(child)
-    assert stopped["cancel_reason"] == "wrong idea"
-    # What it had made is saved, and its slot is free again.
-    (saved,) = eventually(lambda: house.json("worktree", "recover"))
-    assert saved["files"] == ["half.txt"]
-    assert house.json("wait", house.submit("next", "true"), "--timeout", "60")["done"] is True
-    done = house.run("wait", running, pending, "--json", check=False)
-    assert done.returncode == 1
-    assert json.loads(done.stdout)["done"] is False
+    return commit_on(house.root, name, files)
 
 
 @pytest.mark.req("FR-QUEUE-009", "FR-QUEUE-010")
@@ -143,38 +83,6 @@ def test_a_task_that_fails_is_tried_again_and_is_dead_in_the_end_and_can_be_retr
     assert (house.root / "y").read_text() == "y\n"
 
 
-def test_work_that_a_failed_attempt_left_is_saved_and_the_next_begins_clean(
-    coordinate: Callable[..., Coordinated], tmp_path: Path
-) -> None:
-    house = coordinate(config=QUICK)
-    task = house.submit(
-        "twice",
-        f"test ! -e half.txt && echo half > half.txt && test -e {tmp_path}/n || {{ touch {tmp_path}/n; exit 3; }}",
-    )
-    assert house.json("wait", task, "--timeout", "60")["done"] is True
-    assert [one["files"] for one in house.json("worktree", "recover")] == [["half.txt"]]
-    assert detail(house, task)["attempts"] == 2
-
-
-@pytest.mark.req("FR-QUEUE-006")
-def test_the_highest_priority_goes_first_and_then_the_oldest(
-    coordinate: Callable[..., Coordinated], tmp_path: Path
-) -> None:
-    house = coordinate(config=ONE_AT_A_TIME)
-    order, go = tmp_path / "order", tmp_path / "go"
-    first = house.submit("gate", f"until [ -e {go} ]; do sleep 0.05; done")
-    reached(house, first, "running")
-    for title, priority in (("low", "1"), ("middle a", "5"), ("high", "10"), ("middle b", "5"), ("lifted", "0")):
-        task = house.submit(title, f"echo {title} >> {order}", "--priority", priority)
-    house.run("task", "reprioritize", task, "9")
-    assert [row["title"] for row in house.json("task", "list", "--status", "pending")] == [
-        "high", "lifted", "middle a", "middle b", "low"
-    ]  # fmt: skip
-    go.touch()
-    house.run("wait", "--all", "--timeout", "90")
-    assert order.read_text().splitlines() == ["high", "lifted", "middle a", "middle b", "low"]
-
-
 def test_a_claim_on_a_folder_covers_what_is_in_it_however_it_is_written(coordinate: Callable[..., Coordinated]) -> None:
     house = coordinate(config="supervisor: {max_agents: 0}\n")
     written = ["src", "./src/a.py", "not/there", "db:users"]
@@ -186,33 +94,6 @@ def test_a_claim_on_a_folder_covers_what_is_in_it_however_it_is_written(coordina
     between = house.json("task", "submit", "--title", "y", "--description", "y", "--claims", "src")["task_id"]
     house.hook("SessionStart", "other", source="startup")
     assert house.ask("POST", "/tasks/claim", {"session_id": "other"})["success"] is False, between
-
-
-def test_tasks_whose_claims_overlap_never_run_at_the_same_time(shared_house: Coordinated, tmp_path: Path) -> None:
-    spans, gate = tmp_path / "spans", tmp_path / "free began"
-    hold = f"while [ ! -e '{gate}' ]; do sleep 0.05; done"
-    script = f"echo $CORRAL_TASK_ID begin >> {spans}; {hold}; sleep 0.2; echo $CORRAL_TASK_ID end >> {spans}"
-    claims = [("src/a.py",), ("src/**",), ("src",), ("api:GET /v1/users", "src/*.py")]
-    tasks = [
-        shared_house.submit(f"task {n}", script, *(part for key in keys for part in ("--claims", key)))
-        for n, keys in enumerate(claims)
-    ]
-    # The first of them ends when this one has begun: what overlaps with nothing waits for nobody.
-    free = shared_house.submit("free", f"touch '{gate}'", "--claims", "docs/**")
-    assert shared_house.json("wait", *tasks, free, "--timeout", "90")["done"] is True
-    claimed = [line.split() for line in spans.read_text().splitlines()]
-    assert [what for _task, what in claimed] == ["begin", "end"] * 4
-    assert all(claimed[n][0] == claimed[n + 1][0] for n in range(0, 8, 2))
-
-
-def test_an_attempt_ends_at_its_timeout(coordinate: Callable[..., Coordinated]) -> None:
-    house = coordinate(config=NO_RETRY)
-    task = house.submit("slow", "echo x > x; sleep 600", "--timeout", "1")
-    assert house.run("wait", task, "--timeout", "60", check=False).returncode == 1
-    row = detail(house, task)
-    assert row["status"] in ("failed", "dead")
-    assert "time" in row["error_code"]
-    assert not (house.root / "x").exists()
 
 
 @pytest.mark.req("FR-QUEUE-007")
@@ -346,39 +227,6 @@ def test_a_branch_of_ones_own_is_submitted_cancelled_retried_and_its_log_read(
         "target": "main",
         "state": None,
     }
-
-
-def test_a_branch_lands_on_another_target(shared_house: Coordinated) -> None:
-    git(shared_house.root, "branch", "stable")
-    branch_with(shared_house, "fix", {"fix.txt": "x\n"})
-    merge = shared_house.json("merge", "submit", "fix", "--target", "stable")["merge_id"]
-    eventually(lambda: shared_house.json("merge", "detail", merge)["state"] == "landed")
-    assert git(shared_house.root, "show", "stable:fix.txt") == "x"
-    assert git(shared_house.root, "ls-tree", "main", "--", "fix.txt") == ""
-
-
-def test_worktrees_are_made_given_back_and_recovered(house: Coordinated) -> None:
-    old = git(house.root, "rev-parse", "main")
-    commit(house.root, {"later.txt": "x\n"})
-    made = house.json("worktree", "create", "mine", "--base", old)
-    path = Path(made["path"])
-    assert path.is_dir() and not (path / "later.txt").exists()
-    assert git(path, "branch", "--show-current") == made["branch"]
-    assert [row["name"] for row in house.json("worktree", "list")] == ["mine"]
-    (path / "README.md").write_text("changed\n")
-    (path / "new file.txt").write_text("new\n")
-    git(path, "add", "README.md")
-    gone = house.json("worktree", "remove", "mine")
-    assert not path.exists()
-    assert house.json("worktree", "list") == []
-    (saved,) = house.json("worktree", "recover")
-    assert saved["ref"] == gone["salvage_ref"]
-    assert sorted(saved["files"]) == ["README.md", "new file.txt"]
-    for name in ("mine", saved["ref"]):
-        back = Path(house.json("worktree", "recover", name)["path"])
-        assert (back / "README.md").read_text() == "changed\n"
-        assert (back / "new file.txt").read_text() == "new\n"
-    assert len({row["path"] for row in house.json("worktree", "list")}) == 2
 
 
 def test_a_daemon_that_stops_and_starts_loses_no_task(house: Coordinated, tmp_path: Path) -> None:

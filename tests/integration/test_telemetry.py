@@ -15,6 +15,7 @@ from corral.observe.traces import spans
 from tests.conftest import git
 from tests.support.collector import Collector, collector
 from tests.support.coordinated import Coordinated, eventually
+from tests.support.files import put
 
 KEY = "sk-ant-api03-abcdefghijklmnop0123"
 CONFIG = "{tasks: {max_retries: 0}, worktrees: {pool_min_files: 0}}"
@@ -68,8 +69,7 @@ def test_the_trace_of_a_task_from_its_submission_to_its_landing(
     switch_on(house, far)
     house.ask("GET", "/health")
     eventually(lambda: "untrusted_commands" in [need["kind"] for need in house.ask("GET", "/status")["needs_you"]])
-    unseen = house.submit("unseen", "true")
-    house.run("wait", unseen, "--timeout", "60")
+    unseen = house.carry_out("unseen", "true")
     assert far.requests() == [], "nothing leaves before a person has approved the address"
     house.trust()
     eventually(lambda: probe(house) and far.spans())
@@ -185,8 +185,7 @@ def test_without_the_extra_a_person_is_told_what_to_install_until_it_is_there(
     coordinate: Callable[..., Coordinated], far: Collector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shadow = tmp_path / "shadow" / "opentelemetry" / "exporter"
-    shadow.mkdir(parents=True)
-    (shadow / "__init__.py").write_text("raise ImportError('not installed')\n")
+    put(shadow / "__init__.py", "raise ImportError('not installed')\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "shadow"))
     house = coordinate(config=CONFIG)
     switch_on(house, far)

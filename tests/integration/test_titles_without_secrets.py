@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from tests.conftest import commit, git
+from tests.conftest import commit_on, git
 from tests.support.browsing import visitor
 from tests.support.coordinated import Coordinated, eventually
 from tests.support.screens import Player, play
@@ -23,9 +23,7 @@ def test_a_key_in_a_title_is_in_no_face_and_nowhere_in_what_is_stored(coordinate
     assert house.submit(f"Deploy with {KEY}", "exit 3", *given) == failed, "the same submission stays the same"
     held = house.submit(f"Rotate {KEY}", "echo x > rotated")
     runs = house.submit(f"Use {KEY}", "while sleep 1; do echo busy; done")
-    git(house.root, "switch", "-q", "-c", "by-hand")
-    commit(house.root, {"by-hand": "x\n"}, "work of a person")
-    git(house.root, "switch", "-q", "main")
+    commit_on(house.root, "by-hand", {"by-hand": "x\n"}, "work of a person")
     branch = house.json("merge", "submit", "by-hand", "--title", f"By hand, {KEY}")["merge_id"]
 
     def is_now(task: str, outcome: str) -> bool:

@@ -9,7 +9,7 @@ import pytest
 from corral.core.errors import GitFailed, Unsupported
 from corral.daemon.binding import refuse_what_a_clone_brought
 from corral.git.process.command import Git, open_checkout
-from tests.conftest import commit, git
+from tests.conftest import commit, commit_all, git
 from tests.integration.git.test_git_wrapper import shim
 
 IN_TREE = {".corral/config.yaml": "landing: {}\n", ".corral/agents/one.md": "x\n", "src/corral.db": "x\n"}
@@ -23,8 +23,7 @@ def checkout(repo: Path) -> Git:
 
 def bring(repo: Path) -> None:
     (repo / ".corral" / "corral.db").write_text("x\n")
-    git(repo, "add", "--force", ".corral/corral.db")
-    git(repo, "commit", "-q", "-m", "brought")
+    commit_all(repo, "brought", ".corral/corral.db", force=True)
 
 
 @pytest.mark.req("X7")

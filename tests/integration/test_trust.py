@@ -11,8 +11,9 @@ import pytest
 
 from corral.config.paths import find_project
 from corral.core.errors import ConfigInvalid, InvalidInput, NotPermitted, NotTrusted
-from tests.conftest import commit, git
+from tests.conftest import commit_all, commit_on, git
 from tests.support.coordinated import Coordinated, eventually
+from tests.support.files import put
 
 AGENT = "---\nname: mine\ndescription: Does it.\nrunner: own\ncommand: [touch, {ran}]\n---\n\nDo it.\n"
 
@@ -52,9 +53,7 @@ def test_a_clone_runs_nothing_before_it_is_trusted_and_all_of_it_after(clone: Co
         plain = house.submit("Plain", "echo x > x.txt")
         prompt = house.json("task", "submit", "--title", "Prompt", "--prompt", "Do it.")["task_id"]
         named = house.json("task", "submit", "--title", "Named", "--prompt", "Do it.", "--agent", "mine")["task_id"]
-        git(house.root, "switch", "-q", "-c", "side")
-        commit(house.root, {"src/a.py": "a = 2\n"})
-        git(house.root, "switch", "-q", "main")
+        commit_on(house.root, "side", {"src/a.py": "a = 2\n"})
         merge = house.json("merge", "submit", "side")["merge_id"]
         held = eventually(lambda: (row := house.json("merge", "detail", merge))["state"] == "held" and row)
         wanted = "The commands in .corral/config.yaml"
@@ -125,8 +124,7 @@ def test_a_file_that_a_worker_can_write_opens_no_protected_path(house: Coordinat
 
 
 def test_the_users_own_configuration_needs_no_answer(house: Coordinated, sealed: Path) -> None:
-    (sealed / ".corral").mkdir()
-    (sealed / ".corral" / "config.yaml").write_text("worktrees: {setup: ['true']}\n")
+    put(sealed / ".corral" / "config.yaml", "worktrees: {setup: ['true']}\n")
     house.run("worktree", "create", "mine", CORRAL_LANDING_VERIFY="true")
     assert house.json("trust") == {"approved": [], "untrusted": []}
 
@@ -142,12 +140,9 @@ def test_init_shows_what_a_clone_brings_and_its_yes_counts(clone: Coordinated) -
 
 
 def test_whoever_approves_a_change_of_the_settings_trusts_what_it_says(house: Coordinated) -> None:
-    git(house.root, "add", ".corral", ".claude")
-    git(house.root, "commit", "-q", "-m", "coordinate")
+    commit_all(house.root, "coordinate", ".corral", ".claude")
     changed = "landing: {target: main, verify: ['true', 'true # more']}\nworktrees: {setup: ['true # setup']}\n"
-    git(house.root, "switch", "-q", "-c", "side")
-    commit(house.root, {".corral/config.yaml": changed})
-    git(house.root, "switch", "-q", "main")
+    commit_on(house.root, "side", {".corral/config.yaml": changed})
     merge = house.json("merge", "submit", "side")["merge_id"]
     eventually(lambda: house.json("merge", "detail", merge)["needs_approval"])
     house.run("merge", "approve", merge, "--yes")

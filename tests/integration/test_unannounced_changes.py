@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.conftest import git
+from tests.conftest import commit_all, git
 from tests.support.coordinated import Coordinated, denied, eventually, told
 
 Json = dict[str, Any]
@@ -144,8 +144,7 @@ def test_a_file_that_nobody_announced_is_shown_until_it_is_committed(house: Coor
     (house.root / "README.md").write_text("by hand\n")
     looked(house)
     assert shown(house)
-    git(house.root, "add", "README.md")
-    git(house.root, "commit", "-qm", "By hand")
+    commit_all(house.root, "By hand", "README.md")
     eventually(lambda: shown(house) == [])
 
 

@@ -12,10 +12,11 @@ from corral.faces.cli.project.claude_settings import MARK
 from tests.conftest import commit, git
 from tests.integration.claude_settings import settings_of
 from tests.support.coordinated import Coordinated, eventually
+from tests.support.files import put
 
 
 def test_uninstall_takes_everything_away_keeps_what_was_saved_and_lets_it_be_prepared_again(house: Coordinated) -> None:
-    house.run("wait", house.submit("hello", "echo hello > hello.txt"), "--timeout", "60")
+    house.carry_out("hello", "echo hello > hello.txt")
     made = Path(house.json("worktree", "create", "mine")["path"])
     (made / "half.txt").write_text("half")
     house.run("worktree", "remove", "mine")
@@ -34,7 +35,7 @@ def test_uninstall_takes_everything_away_keeps_what_was_saved_and_lets_it_be_pre
     assert house.run("uninstall", "--yes", check=False).returncode == 3
 
     house.run("init", "--yes", "--no-check", "--verify", "true")  # it can be prepared again
-    house.run("wait", house.submit("hello", "echo again > again.txt"), "--timeout", "60")
+    house.carry_out("hello", "echo again > again.txt")
     assert (house.root / "again.txt").is_file()
 
 
@@ -84,7 +85,7 @@ def test_worktrees_of_the_users_own_are_never_touched(house: Coordinated, tmp_pa
     away = tmp_path / "on a stick"
     git(house.root, "worktree", "add", "-q", str(away), "-b", "away")
     away.rename(tmp_path / "unplugged")
-    house.run("wait", house.submit("hello", "echo hello > hello.txt"), "--timeout", "60")
+    house.carry_out("hello", "echo hello > hello.txt")
     assert house.worktrees_in_use() == []
     assert house.run("worktree", "remove", "own", check=False).returncode == 3
     house.run("uninstall", "--yes")
@@ -97,10 +98,9 @@ def test_a_worktrees_root_outside_is_emptied_and_nothing_else_of_it(
     coordinate: Callable[..., Coordinated], tmp_path: Path
 ) -> None:
     outside = tmp_path / "elsewhere"
-    outside.mkdir()
-    (outside / "mine.txt").write_text("mine")
+    put(outside / "mine.txt", "mine")
     house = coordinate(config=f"worktrees: {{root: {outside}}}")
-    house.run("wait", house.submit("hello", "echo hello > hello.txt"), "--timeout", "60")
+    house.carry_out("hello", "echo hello > hello.txt")
     house.run("worktree", "create", "there")
     assert (outside / "there" / "README.md").is_file()
     house.run("uninstall", "--yes")

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from tests.support.coordinated import Coordinated, eventually
+from tests.support.files import put
 
 
 def spoil(folder: Path) -> None:
     """Put a file in a folder's place."""
     if folder.is_dir():
         folder.rename(folder.with_name(f"{folder.name}-before"))
-    folder.parent.mkdir(exist_ok=True)
-    folder.write_text("in the way")
+    put(folder, "in the way")
 
 
 def needs(house: Coordinated) -> list[dict[str, Any]]:
@@ -43,8 +43,7 @@ def test_work_and_starts_go_on_without_a_folder_of_logs(
         folder.mkdir(parents=True)
     else:
         spoil(folder)
-    task = house.submit("work", "echo said; echo 1 > done")
-    house.run("wait", task, "--timeout", "60")
+    task = house.carry_out("work", "echo said; echo 1 > done")
     assert (house.root / "done").exists() and "said" in house.run("task", "logs", task).stdout
     if name.endswith(".log"):
         return
@@ -53,8 +52,7 @@ def test_work_and_starts_go_on_without_a_folder_of_logs(
     assert need["what"] == f"{folder} cannot be written: logs go to {meanwhile} meanwhile."
     folder.unlink()
     assert eventually(lambda: not needs(house))
-    later = house.submit("later", "echo later")
-    house.run("wait", later, "--timeout", "60")
+    later = house.carry_out("later", "echo later")
     assert (house.root / ".corral/logs/tasks" / later / "1.log").is_file()
 
 

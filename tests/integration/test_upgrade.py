@@ -20,6 +20,7 @@ from corral.client.connection import Client
 from corral.config.paths import Project, find_project
 from corral.daemon import upgrade
 from tests.support.coordinated import Coordinated, eventually
+from tests.support.files import put
 
 
 def install(site: Path, version: str) -> None:
@@ -34,8 +35,7 @@ def install(site: Path, version: str) -> None:
     looks = package / "daemon" / "upgrade.py"
     looks.write_text(looks.read_text().replace("LOOK_EVERY_S = 20.0", "LOOK_EVERY_S = 0.2"))
     info = site / f"corral-{version}.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: corral\nVersion: {version}\n")
+    put(info / "METADATA", f"Metadata-Version: 2.1\nName: corral\nVersion: {version}\n")
     (info / "RECORD").write_text("corral/__init__.py,,\n")
 
 

@@ -116,7 +116,6 @@ def test_what_a_dry_run_left_that_was_killed_with_its_daemon_goes_with_the_next_
     asking = subprocess.Popen(
         [sys.executable, "-m", "corral", "doctor", "--verify"],
         cwd=house.root,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "daemon")},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -138,5 +137,5 @@ def test_a_dry_run_has_other_ports_than_the_verification_beside_it(
     ports = "worktrees: {port_first: 24000, ports_each: 10}\n"
     house = coordinate(verify=(f"echo $CORRAL_PORT_BASE >> {seen}",), config=ports)
     assert _verification(house)["status"] == "ok"
-    house.run("wait", house.submit("lands", "echo x > x.txt"))
+    house.carry_out("lands", "echo x > x.txt")
     assert seen.read_text().split() == ["23980", "23990"]

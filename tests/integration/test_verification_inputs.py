@@ -17,6 +17,7 @@ from tests.conftest import commit, git
 from tests.integration.landing_world import why
 from tests.integration.supplied import Supplied, package
 from tests.support.coordinated import Coordinated, eventually
+from tests.support.files import executable
 
 MakeRepo = Callable[..., Path]
 Make = Callable[..., Supplied]
@@ -214,9 +215,7 @@ LOCKED = {**NODE, "package-lock.json": "left\n"}
 def npm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
     """A package manager that needs no registry; returns how it was called."""
     folder = tmp_path / "programs"
-    folder.mkdir()
-    (folder / "npm").write_text(NPM)
-    (folder / "npm").chmod(0o755)
+    executable(folder / "npm", NPM)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     runs = Path(os.environ["HOME"], "npm-runs")
     return lambda: runs.read_text().splitlines() if runs.exists() else []
@@ -324,9 +323,7 @@ def test_what_the_daemons_environment_names_in_the_checkout_does_not_pass(
 ) -> None:
     world = supplied({".gitignore": ".venv/\ntmp/\n"}, 'echo "T=$TMPDIR"; ! command -v only-mine')
     programs = world.root / ".venv/bin"
-    programs.mkdir(parents=True)
-    (programs / "only-mine").write_text("#!/bin/sh\n")
-    (programs / "only-mine").chmod(0o755)
+    executable(programs / "only-mine", "#!/bin/sh\n")
     for environ in (os.environ, world.environ):
         monkeypatch.setitem(environ, "PATH", f"{programs}:{os.environ['PATH']}")
         monkeypatch.setitem(environ, "TMPDIR", str(world.root / "tmp"))
@@ -354,8 +351,7 @@ def test_copied_dependencies_are_told_wherever_the_receipt_is_shown(
     note = "dependencies: copied from the checkout"
     doctor = house.run("doctor", "--verify", check=False).stdout
     assert f"dependencies: it runs with {note}" in doctor and "worktrees.setup: [recipe]" in doctor
-    task = house.submit("one", 'echo one > one.txt; echo \'{"name": "one"}\' > package.json')
-    house.run("wait", task, "--timeout", "60")
+    task = house.carry_out("one", 'echo one > one.txt; echo \'{"name": "one"}\' > package.json')
     merge = house.json("task", "detail", task)["merge"]
     told = f"{note}, whose package.json differs"
     assert merge["receipt"]["note"] == told

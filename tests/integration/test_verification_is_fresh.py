@@ -29,8 +29,9 @@ def test_bytecode_of_an_earlier_candidate_is_never_run(
     house = coordinate(make_repo("calc", files), verify=("python3 -m unittest -q",), config="tasks: {max_retries: 0}")
     for round_number in range(3):
         good = house.submit("swap", "sed -i 's/a + b/b + a/; s/b - a/b + a/' calc.py")
-        bad = house.submit("break", "sed -i 's/a + b/b - a/; s/b + a/b - a/' calc.py", "--wait-for", good)
-        house.run("wait", bad, "--timeout", "60", check=False)
+        bad = house.carry_out(
+            "break", "sed -i 's/a + b/b - a/; s/b + a/b - a/' calc.py", "--wait-for", good, check=False
+        )
         assert house.json("task", "detail", bad)["merge"]["state"] == "failed", f"round {round_number}"
         assert "b - a" not in git(house.root, "show", "main:calc.py")
         if round_number < 2:
@@ -54,15 +55,13 @@ def test_ignored_products_of_an_earlier_run_are_gone(
     verify = "test ! -e build && test ! -e x.tmp && mkdir build && touch build/y x.tmp"
     house = coordinate(make_repo("products", files), verify=(verify,))
     for name in ("one", "two"):
-        task = house.submit(name, f"echo {name} > {name}.txt")
-        house.run("wait", task, "--timeout", "60")
+        house.carry_out(name, f"echo {name} > {name}.txt")
 
 
 def run(house: Coordinated, *names: str) -> None:
     """Land one task after the other, each with a verification of its own."""
     for name in names:
-        task = house.submit(name, f"echo {name} > {name}.txt")
-        house.run("wait", task, "--timeout", "60")
+        task = house.carry_out(name, f"echo {name} > {name}.txt")
         assert house.json("task", "detail", task)["merge"]["state"] == "landed"
 
 
@@ -100,8 +99,7 @@ def test_what_the_setup_built_of_another_commit_is_gone(
     setup = "worktrees: {setup: ['mkdir -p dist && cp src/* dist/']}\ntasks: {max_retries: 0}"
     house = coordinate(make_repo("built", files), verify=("sh dist/main.sh",), config=setup)
     run(house, "one")
-    bad = house.submit("bad", "git rm -q src/helper.sh")
-    house.run("wait", bad, "--timeout", "60", check=False)
+    bad = house.carry_out("bad", "git rm -q src/helper.sh", check=False)
     assert house.json("task", "detail", bad)["merge"]["state"] == "failed", "a fresh clone has no dist/helper.sh"
 
 

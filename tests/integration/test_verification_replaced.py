@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -71,11 +70,7 @@ def test_what_a_stopped_run_left_does_not_stop_the_next_start(world: World) -> N
     done = world.root.parent / "done"
     world.branch("bad", {"check.sh": LINK.format(own=own) + f"; touch {done}; sleep 60\n"})
     bad = world.submit("bad")
-    deadline = time.monotonic() + 30
-    while not done.exists():
-        assert time.monotonic() < deadline
-        world.queue.step(world.now())
-        time.sleep(0.01)
+    world.step_until(done.exists)
     world.queue.stop(world.now())
     world.queue = world.new_queue()
     world.queue.recover(world.now())
@@ -91,11 +86,7 @@ def test_a_stranger_who_replaces_it_during_a_run_blames_nobody(world: World) -> 
     world.landing = Landing(verify=[wait], reruns=0)
     world.branch("good", {"good.txt": "x\n"})
     good = world.submit("good")
-    deadline = time.monotonic() + 30
-    while not runs.exists():
-        assert time.monotonic() < deadline
-        world.queue.step(world.now())
-        time.sleep(0.01)
+    world.step_until(runs.exists)
     place = world.verification_worktree.path
     place.rename(place.with_name("elsewhere"))
     place.symlink_to(world.root)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,7 @@ from corral.config.sections.sharing import Landing
 from corral.core.identifiers import NAME
 from corral.store.rows.tasks import WorktreeRow
 from corral.work.worktrees import store as worktree_rows
-from tests.conftest import commit, git, worktrees_of
+from tests.conftest import git, worktrees_of
 from tests.integration import taken_places
 from tests.integration.landing_world import World, why
 from tests.integration.taken_places import Take, state
@@ -79,26 +78,6 @@ def test_what_stands_in_its_place_is_not_touched_and_blames_no_change(world: Wor
     place.unlink() if place.is_symlink() else place.rename(world.root.parent / "theirs")
     assert world.merge(verify(world, "three"))["state"] == "landed"
     assert notes(world) == [], "nothing of it is left"
-
-
-def test_a_run_that_repoints_its_git_file_harms_nobody(world: World) -> None:
-    own = taken_places.users_worktree(world.root)
-    before = state(own)
-    world.landing = Landing(verify=["sh check.sh"], reruns=0)
-    commit(world.root, {"check.sh": "true\n"})
-    world.branch("bad", {"check.sh": f"cp {own / '.git'} .git\n"})
-    merge_id = world.submit("bad")
-    assert world.merge(verify(world, "two"))["state"] == "landed"
-    world.until(merge_id, "failed")
-    assert "The .git file of" in why(world.merge(merge_id))
-    assert state(own) == before
-
-
-@pytest.mark.req("G3")
-def test_its_folder_may_be_deleted(world: World) -> None:
-    verify(world, "one")
-    shutil.rmtree(world.verification_worktree.path)
-    assert world.merge(verify(world, "two"))["state"] == "landed"
 
 
 def test_a_link_on_the_way_to_it_is_not_followed(world: World, tmp_path: Path) -> None:

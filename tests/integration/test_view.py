@@ -23,7 +23,7 @@ def view(house: Coordinated) -> dict[str, Any]:
 def test_the_view_begins_with_what_needs_a_person_and_says_of_which_moment_it_is(house: Coordinated) -> None:
     first = view(house)
     assert list(first)[:4] == ["needs_you", "version", "seq", "composed_at"] and first["version"] == 1
-    house.run("wait", house.submit("later", "true"), "--timeout", "60")
+    house.carry_out("later", "true")
     second = view(house)
     assert "tasks     1 completed" in house.run("status").stdout
     assert second["seq"] > first["seq"] and second["recent"][0]["event_id"] <= second["seq"]

@@ -7,16 +7,14 @@ import sys
 import time
 from collections.abc import Callable
 
-from tests.conftest import commit, git
+from tests.conftest import commit_on
 from tests.support.coordinated import Coordinated
 
 
 def test_it_returns_once_all_that_is_left_waits_for_a_person(coordinate: Callable[..., Coordinated]) -> None:
     house = coordinate(config="tasks: {max_retries: 0}\n")
     for branch in ("left", "right"):  # what is none of its business
-        git(house.root, "switch", "-q", "-c", branch, "main")
-        commit(house.root, {"README.md": f"{branch}\n"})
-        git(house.root, "switch", "-q", "main")
+        commit_on(house.root, branch, {"README.md": f"{branch}\n"})
         house.run("merge", "submit", branch)
     landed = house.submit("feat: add a page", "echo x > page.txt")
     asking = house.submit("docs: tell how to test", "echo 'Run the tests.' > CLAUDE.md")

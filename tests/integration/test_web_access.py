@@ -136,8 +136,7 @@ def test_an_agent_gets_no_link(coordinate: Callable[..., Coordinated], tmp_path:
     )
     house.run("status")
     socket = json.loads((house.root / ".corral/run/daemon.json").read_text())["socket"]
-    task = house.submit("Ask", f"python3 {script} {socket}")
-    house.run("wait", task, "--timeout", "40", check=False)
+    task = house.carry_out("Ask", f"python3 {script} {socket}", check=False)
     said = house.run("task", "logs", task).stdout
     assert "403" in said or "409" in said, said
     assert "/enter?key=" not in said

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import commit, git
+from tests.conftest import commit, commit_all, git
 from tests.support.browsing import Visitor, visitor
 from tests.support.coordinated import Coordinated, eventually
 
@@ -274,8 +274,7 @@ def test_what_is_open_stands_in_the_order_in_which_it_starts_over_all_pages(
 
 def test_a_red_verification_is_explained_once(house: Coordinated) -> None:
     house.configure('landing: {verify: ["echo gone wrong; exit 1"]}\n', "config.yaml")
-    git(house.root, "add", ".corral/config.yaml")
-    git(house.root, "commit", "-q", "-m", "verify")
+    commit_all(house.root, "verify", ".corral/config.yaml")
     task = house.submit("Red", "echo x > x.txt")
     merge = eventually(
         lambda: (found := house.ask("GET", f"/tasks/{task}/detail")["merge"]) and found["state"] == "held" and found

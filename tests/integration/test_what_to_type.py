@@ -19,9 +19,10 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import commit, git
+from tests.conftest import commit, commit_on, git
 from tests.e2e.team import corral_command
 from tests.support.coordinated import Coordinated, eventually
+from tests.support.files import executable, put
 
 IDENTITY = {f"GIT_{who}_{what}": "a@b.test" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
 
@@ -87,9 +88,7 @@ def waiting(house: Coordinated, tmp_path: Path) -> Iterator[Waiting]:
 def test_a_wait_for_a_person_says_what_for_and_the_commands_that_end_it_and_ends(
     house: Coordinated, person: Person, waiting: Waiting
 ) -> None:
-    git(house.root, "switch", "-q", "-c", "side")
-    commit(house.root, {"a new file": "new\n", "src/a.py": "a = 2\n"})
-    git(house.root, "switch", "-q", "main")
+    commit_on(house.root, "side", {"a new file": "new\n", "src/a.py": "a = 2\n"})
     (house.root / "a new file").write_text("new\n")
     merge = house.json("merge", "submit", "side")["merge_id"]
     person.need("held_merge")
@@ -113,18 +112,13 @@ def test_a_wait_for_a_person_says_what_for_and_the_commands_that_end_it_and_ends
 
 def shell(folder: Path, script: str) -> Path:
     """A shell in which a person types this, and leaves."""
-    file = folder / "typing"
-    file.write_text(f"#!/bin/sh\n{script}\n")
-    file.chmod(0o755)
-    return file
+    return executable(folder / "typing", f"#!/bin/sh\n{script}\n")
 
 
 def test_a_wait_that_failed_says_each_thing_once_with_its_reason_and_what_to_type(
     house: Coordinated, person: Person, tmp_path: Path
 ) -> None:
-    git(house.root, "switch", "-q", "-c", "side")
-    commit(house.root, {"src/a.py": "a = 2\n"})
-    git(house.root, "switch", "-q", "main")
+    commit_on(house.root, "side", {"src/a.py": "a = 2\n"})
     commit(house.root, {"src/a.py": "a = 3\n"})
     merge = house.json("merge", "submit", "side")["merge_id"]
     dead = house.submit("Fails", "echo boom >&2; exit 3")
@@ -185,8 +179,7 @@ def test_a_target_that_is_gone_is_named_with_the_command_that_makes_it(house: Co
     tip = git(house.root, "rev-parse", "main")
     git(house.root, "switch", "-q", "-c", "elsewhere")
     git(house.root, "branch", "-q", "-d", "main")
-    task = house.submit("No target", "echo t > t.txt")
-    house.run("wait", task, "--timeout", "60", check=False)
+    task = house.carry_out("No target", "echo t > t.txt", check=False)
     need = person.need("failed_task")
     assert "There is no branch 'main'" in need["what"]
     make, again = need["remedy"].split("; then ")
@@ -207,8 +200,7 @@ def test_a_red_target_leads_to_the_ignored_file_that_its_verification_lacks(
     person = Person(house, tmp_path / "bin")
     commit(house.root, {".gitignore": "_version.py\nbuild/\n__pycache__/\n"})
     (house.root / "_version.py").write_text("version = 1\n")
-    (house.root / "build").mkdir()
-    (house.root / "build" / "out").write_text("x\n")
+    put(house.root / "build" / "out", "x\n")
     task = house.submit("Say hello", "echo hello > hello.txt")
     need = person.need("red_target")
     assert need["what"].endswith("exit code 1: ModuleNotFoundError: No module named '_version'")

@@ -11,6 +11,7 @@ import pytest
 from corral.config.sections.sharing import Landing
 from tests.conftest import commit, git
 from tests.integration.landing_world import World, why
+from tests.support.files import executable
 
 FILES = {f"d{n}/f": "good\n" for n in range(4)} | {"check.sh": "! grep -rq bad d?\n", "top": "good\n"}
 SPARSE = {
@@ -135,12 +136,11 @@ def test_a_filter_like_lfs_works_and_one_without_its_program_is_named(
     store, bin_ = tmp_path / "store", tmp_path / "bin"
     store.mkdir()
     bin_.mkdir()
-    program = bin_ / "large-files"
-    program.write_text(
+    program = executable(
+        bin_ / "large-files",
         f"#!/bin/sh\ncase $1 in clean) t=$(mktemp); cat > $t; h=$(sha1sum < $t | cut -c1-40); mv $t {store}/$h; echo $h;;\n"
-        f"smudge) read h; cat {store}/$h;; esac\n"
+        f"smudge) read h; cat {store}/$h;; esac\n",
     )
-    program.chmod(0o755)
     for kind in ("clean", "smudge"):
         git(world.root, "config", f"filter.large.{kind}", f"{program} {kind}")
     git(world.root, "config", "filter.large.required", "true")

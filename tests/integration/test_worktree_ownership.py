@@ -23,6 +23,7 @@ from tests.integration import taken_places
 from tests.integration.git.test_git_wrapper import shim
 from tests.integration.supervision import House, houses, utc_now
 from tests.integration.taken_places import Take, state
+from tests.support.files import put
 
 Open = Callable[..., House]
 
@@ -107,8 +108,7 @@ def test_a_restart_does_not_touch_it_either(house: Open, repo: Path, take: Take)
     kept = take(repo, for_task)
     before = state(kept)
     in_use.rename(repo.parent / "in-use")
-    in_use.mkdir()
-    (in_use / "notes.txt").write_text("mine\n")
+    put(in_use / "notes.txt", "mine\n")
     next_one = house()
     next_one.until(lambda: all(row_of(next_one, name)["note"] for name in ("for-task", "in-use")))
     assert row_of(next_one, "in-use")["state"] == "ready"
@@ -228,8 +228,7 @@ def test_no_worktree_is_called_as_the_folder_where_merges_are_verified(
 
 def test_residue_is_not_followed_out_of_the_worktree(repo: Path, tmp_path: Path) -> None:
     commit(repo, {".gitignore": "deps/\ndeps\n"})
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "elsewhere" / "precious.txt").write_text("x\n")
+    put(tmp_path / "elsewhere" / "precious.txt", "x\n")
     (repo / "deps").symlink_to(tmp_path / "elsewhere")
     checkout = open_checkout(repo)
     residue.remove(checkout, repo, None, ["deps/brought"])

@@ -36,20 +36,17 @@ def _checks(house: Coordinated, name: str) -> list[dict[str, Any]]:
 
 
 def test_a_candidate_without_its_settings_is_red_though_the_checkout_has_them(searching: Coordinated) -> None:
-    task = searching.submit("removes", "git rm -q settings.txt")
-    searching.run("wait", task, "--timeout", "60", check=False)
+    searching.carry_out("removes", "git rm -q settings.txt", check=False)
     (merge,) = searching.json("merge", "list")
     assert merge["state"] == "failed" and "no settings.txt" in merge["reason"]
-    innocent = searching.submit("innocent", "echo x > x.txt")
-    searching.run("wait", innocent, "--timeout", "60")
+    searching.carry_out("innocent", "echo x > x.txt")
     assert git(searching.root, "show", "main:x.txt") == "x"
 
 
 def test_a_suite_that_fails_below_hidden_folders_is_green(coordinate: Callable[..., Coordinated]) -> None:
     refuses_hidden = "! pwd | grep -q '/[.]'"
     house = coordinate(verify=(refuses_hidden,))
-    task = house.submit("works", f"{refuses_hidden} && echo x > x.txt")
-    house.run("wait", task, "--timeout", "60")
+    house.carry_out("works", f"{refuses_hidden} && echo x > x.txt")
     assert git(house.root, "show", "main:x.txt") == "x"
     assert not (house.root / ".corral" / "worktrees").exists() and not (house.root / ".corral" / "verify").exists()
 
@@ -68,7 +65,7 @@ def test_init_and_doctor_say_where_and_what_is_found_above(make_repo: Callable[.
         assert "worktrees.root" in warning["remedy"]
         needs = house.json("status")["needs_you"]
         assert [need["remedy"] for need in needs if need["kind"] == "place_of_worktrees"] == [warning["remedy"]]
-        house.run("wait", house.submit("lands", "echo x > x.txt"), "--timeout", "60")
+        house.carry_out("lands", "echo x > x.txt")
         (merge,) = house.json("merge", "list")
         assert house.json("merge", "detail", merge["merge_id"])["receipt"]["note"] == f"above its worktree: {above[0]}"
         above[1].unlink()
@@ -83,7 +80,7 @@ def test_init_and_doctor_say_where_and_what_is_found_above(make_repo: Callable[.
 
 
 def test_uninstall_takes_the_folder_away_and_keeps_what_is_somebodys(searching: Coordinated) -> None:
-    searching.run("wait", searching.submit("lands", "echo x > x.txt"), "--timeout", "60")
+    searching.carry_out("lands", "echo x > x.txt")
     assert verified_in(searching.root).exists()
     (worktrees_of(searching.root) / "notes.txt").write_text("a person's\n")
     shown = searching.run("uninstall", "--yes").stdout
@@ -139,5 +136,5 @@ def test_a_folder_put_in_its_place_is_not_touched(coordinate: Callable[..., Coor
     refused = house.run("worktree", "remove", "mine", check=False)
     assert refused.returncode == 4 and "is not the folder of worktrees that Corral made" in refused.stderr
     assert (place / "README.md").exists() and (tmp_path / "aside" / "mine" / "README.md").exists()
-    house.run("wait", house.submit("lands", "echo x > x.txt"), "--timeout", "60")
+    house.carry_out("lands", "echo x > x.txt")
     assert git(house.root, "show", "main:x.txt") == "x"

@@ -20,6 +20,7 @@ from corral.work.worktrees.allocation import begin_reclaim
 from corral.work.worktrees.removal import tidy_branches
 from tests.conftest import commit, git, worktrees_of
 from tests.integration.supervision import House, houses, utc_now
+from tests.support.files import put
 
 Open = Callable[..., House]
 
@@ -70,8 +71,7 @@ def test_a_folder_that_stands_there_is_not_touched(house: Open, repo: Path) -> N
     one = house()
     create(one, "other")
     folder = worktrees_of(repo) / "mine"
-    folder.mkdir()
-    (folder / "precious.txt").write_text("x")
+    put(folder / "precious.txt", "x")
     with pytest.raises(Conflict, match="exists already"):
         create(one)
     assert (folder / "precious.txt").read_text() == "x"
@@ -211,16 +211,6 @@ def test_how_far_a_checkout_is_behind(house: Open, repo: Path) -> None:
     commit(repo, {"x.txt": "2\n"})
     assert one.worktrees.commits_behind(f"{made['path']}/src") == 2
     assert one.worktrees.commits_behind("/") is None and one.worktrees.commits_behind(None) is None
-
-
-def test_a_path_with_spaces_and_letters_of_the_world(make_repo: Callable[..., Path]) -> None:
-    root = make_repo("my répo 日本")
-    one = House(root)
-    try:
-        detail = one.until_status(one.submit("echo x > 'neue Datei.txt'"), "completed")
-        assert detail["merge"] is not None
-    finally:
-        one.close()
 
 
 def test_a_repository_without_a_commit_is_told_so(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ class Coordinated:
         done = subprocess.run(
             [sys.executable, "-m", "corral", *args],
             cwd=cwd or self.root,
-            env={**os.environ, "PYTHONPATH": _source(), **env},
+            env={**os.environ, **env},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -58,6 +58,12 @@ class Coordinated:
         if not args:
             return str(self.ask("POST", "/tasks", {"title": title, "command": command})["task_id"])
         return str(self.json("task", "submit", "--title", title, "--command", command, *args)["task_id"])
+
+    def carry_out(self, title: str, command: str, *args: str, check: bool = True) -> str:
+        """Submit a command task and wait until it has landed, or with ``check=False`` until it is over; returns its id."""
+        task = self.submit(title, command, *args)
+        self.run("wait", task, "--timeout", "60", check=check)
+        return task
 
     def trust(self) -> None:
         """Approve what the project's files would run, as ``corral trust --yes`` does, without a process for it."""
@@ -178,7 +184,3 @@ def eventually(condition: Callable[[], Any], deadline_s: float = DEADLINE_S) -> 
         assert time.monotonic() < until, "it did not come true in time"
         time.sleep(pause_s)
         pause_s = min(1.4 * pause_s, LONGEST_PAUSE_S)
-
-
-def _source() -> str:
-    return str(Path(__file__).resolve().parents[2] / "daemon")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from tests.support.files import put
+
 _BACKEND = '''
 import json, pathlib, time
 from keyring import backend, errors
@@ -57,12 +59,11 @@ class TestKeychain:
 
     def __init__(self, home: Path, priority: float = 5) -> None:
         self._folder = home / "keychain"
-        self._folder.mkdir(exist_ok=True)
-        (self._folder / "chosen_keychain.py").write_text(_BACKEND.format(priority=priority))
+        put(self._folder / "chosen_keychain.py", _BACKEND.format(priority=priority))
         settings = home / ".config" / "python_keyring"
-        settings.mkdir(parents=True, exist_ok=True)
-        (settings / "keyringrc.cfg").write_text(
-            f"[backend]\ndefault-keyring=chosen_keychain.Chosen\nkeyring-path={self._folder}\n"
+        put(
+            settings / "keyringrc.cfg",
+            f"[backend]\ndefault-keyring=chosen_keychain.Chosen\nkeyring-path={self._folder}\n",
         )
         self.behave("well")
 
@@ -86,5 +87,4 @@ class TestKeychain:
 def no_keychain(home: Path) -> None:
     """Have a user without a keychain, whatever the machine has."""
     settings = home / ".config" / "python_keyring"
-    settings.mkdir(parents=True, exist_ok=True)
-    (settings / "keyringrc.cfg").write_text("[backend]\ndefault-keyring=keyring.backends.fail.Keyring\n")
+    put(settings / "keyringrc.cfg", "[backend]\ndefault-keyring=keyring.backends.fail.Keyring\n")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.files import executable
 from tests.support.programs import MACHINE, program
 
 # Reads a unit as systemd does, as far as Corral's has it, and starts its command with no environment but the unit's.
@@ -54,9 +55,7 @@ class Manager:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        folder.mkdir()
-        (folder / "systemctl").write_text(SYSTEMCTL.format(python=sys.executable))
-        (folder / "systemctl").chmod(0o755)
+        executable(folder / "systemctl", SYSTEMCTL.format(python=sys.executable))
 
     def started(self) -> int:
         """How often a unit was started."""
@@ -96,9 +95,9 @@ def real_systemd(folder: Path) -> Iterator[Path]:
     boot = _BOOT.format(name=name, unshare=unshare, systemd=systemd)
     manager = subprocess.Popen(["/bin/sh", "-c", boot], env=env, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
     folder.mkdir()
-    command = folder / "systemctl"
-    command.write_text(f'#!/bin/sh\nexec {nsenter} --target {manager.pid} --mount --cgroup -- {systemctl} "$@"\n')
-    command.chmod(0o755)
+    command = executable(
+        folder / "systemctl", f'#!/bin/sh\nexec {nsenter} --target {manager.pid} --mount --cgroup -- {systemctl} "$@"\n'
+    )
     try:
         while subprocess.run([command, "--user", "is-system-running"], env=env, capture_output=True).returncode:
             if manager.poll() is not None:

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from tests.support.coordinated import Coordinated
+from tests.support.files import executable
 
 STRANGER = 65534
 NEEDS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to act as another user")
@@ -80,10 +81,7 @@ def plant(house: Coordinated, marker: Path) -> None:
     config.write_text(yaml.safe_dump({**yaml.safe_load(config.read_text()), **traps}))
     for name in ("core.fsmonitor", "core.sshCommand", "core.hooksPath"):
         subprocess.run(["git", "config", name, touch], cwd=house.root, check=True)
-    hook = house.root / ".git" / "hooks" / "post-checkout"
-    hook.parent.mkdir(exist_ok=True)
-    hook.write_text(f"#!/bin/sh\n{touch}\n")
-    hook.chmod(0o755)
+    executable(house.root / ".git" / "hooks" / "post-checkout", f"#!/bin/sh\n{touch}\n")
     give_away(house.root)
 
 

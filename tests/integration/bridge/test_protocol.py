@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import statistics
 import subprocess
@@ -16,7 +15,7 @@ import pytest
 
 from corral import __version__
 from tests.bundle.listener import Body, listening
-from tests.integration.bridging import DAEMON, DENIAL, Start, said, until
+from tests.integration.bridging import DENIAL, Start, said, until
 
 
 def test_it_introduces_itself_in_the_clients_version(tmp_path: Path, start: Start) -> None:
@@ -95,7 +94,6 @@ def test_the_price_of_a_bridge_is_measured(repo: Path, sock: Path, capsys: pytes
         process = subprocess.Popen(
             [sys.executable, "-m", "corral.client.bridge"],
             cwd=repo,
-            env={**os.environ, "PYTHONPATH": os.fspath(DAEMON)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )

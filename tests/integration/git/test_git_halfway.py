@@ -15,7 +15,7 @@ from corral.core.errors import GitFailed
 from corral.git.land import landing
 from corral.git.land.landing import InTheWay, Landed, Moved
 from corral.git.process.command import open_repository
-from tests.conftest import commit, git
+from tests.conftest import commit, commit_all, git
 from tests.integration.git.test_git_landing import MAIN, state
 
 NOTE = ".git/corral.landing"
@@ -31,8 +31,7 @@ def new(repo: Path) -> str:
     """On top of main, every kind of change; ``z`` comes last. The checkout is on main, without it."""
     commit(repo, {"m": "old\n", "gone": "old\n", "mode": "old\n", "f": "old\n", "d/x": "old\n", "z": "old\n"})
     (repo / "link").symlink_to("m")
-    git(repo, "add", "link")
-    git(repo, "commit", "-q", "-m", "link")
+    commit_all(repo, "link", "link")
     git(repo, "checkout", "-q", "-b", "work")
     git(repo, "rm", "-q", "gone", "f", "d/x", "link")
     (repo / "mode").chmod(0o755)

@@ -14,6 +14,7 @@ from corral.git.land.candidates import Candidate
 from corral.git.land.landing import Landed
 from corral.git.process.command import Identity, discovered_top, open_checkout, open_repository
 from tests.conftest import commit, git
+from tests.support.files import executable
 
 ME = Identity("Me", "me@x")
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
@@ -28,8 +29,7 @@ def plant(config: Path, hooks: Path, marker: Path) -> None:
     run = f"touch {marker}; true"
     hooks.mkdir(parents=True, exist_ok=True)
     for name in HOOKS:
-        (hooks / name).write_text(f"#!/bin/sh\necho {name} >> {marker}\n")
-        (hooks / name).chmod(0o755)
+        executable(hooks / name, f"#!/bin/sh\necho {name} >> {marker}\n")
     with config.open("a") as out:
         out.write(
             f'[core]\n\tfsmonitor = "{run}; :"\n\thooksPath = {hooks}\n\tpager = "{run}"\n\teditor = "{run}"\n'
@@ -42,9 +42,7 @@ def plant(config: Path, hooks: Path, marker: Path) -> None:
                 for verb in ("st", "status", "add", "commit", "merge", "update-ref", "config")
             )
         )
-    script = marker.with_suffix(".sh")
-    script.write_text(f"#!/bin/sh\ntouch {marker}\nexit 0\n")
-    script.chmod(0o755)
+    executable(marker.with_suffix(".sh"), f"#!/bin/sh\ntouch {marker}\nexit 0\n")
 
 
 @pytest.mark.req("X7", "X8", "X9", "G18")

@@ -94,17 +94,6 @@ def test_a_flipped_core_bare_does_not_hide_the_users_checkout(repo: Path, new: s
     assert git(repo, "status", "--porcelain") == "" and (repo / "new.py").exists()
 
 
-@pytest.mark.req("G8")
-def test_dirt_that_does_not_overlap_stays(repo: Path, new: str) -> None:
-    (repo / "src/b.py").write_text("mine, unstaged\n")
-    (repo / "README.md").write_text("mine, staged\n")
-    git(repo, "add", "README.md")
-    (repo / "untracked").write_text("mine\n")
-    assert land(repo, new) == Landed(new)
-    assert git(repo, "status", "--porcelain").splitlines() == ["M  README.md", " M src/b.py", "?? untracked"]
-    assert (repo / "src/b.py").read_text() == "mine, unstaged\n" and (repo / "new.py").exists()
-
-
 @pytest.mark.req("G8", "G16")
 @pytest.mark.parametrize("dirt", ["unstaged", "staged", "untracked", "both", "autostash", "deleted"])
 def test_dirt_that_overlaps_holds_the_landing_and_is_not_touched(repo: Path, new: str, dirt: str) -> None:

@@ -20,6 +20,7 @@ from corral.git.checkouts.private import Copy
 from corral.git.process import process, scratch
 from corral.git.process.command import Git, open_checkout, open_repository
 from tests.conftest import commit, git
+from tests.support.files import executable
 
 AT = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=timezone.utc)
 BINARY = b"a\r\nb\n\0\xff"
@@ -56,8 +57,7 @@ def test_it_is_stored_as_it_is_and_given_back_beside_what_stands_in_its_way(top:
     (top / "out/deep").mkdir(parents=True)
     odd = os.fsdecode(b"out/deep/l\xe9\n")
     (top / odd).write_text("new")
-    (top / "out/run").write_text("#!/bin/sh\n")
-    (top / "out/run").chmod(0o755)
+    executable(top / "out/run", "#!/bin/sh\n")
     (top / ".env").symlink_to("/nowhere")
     (top / "node_modules/x").mkdir(parents=True)
     (top / "node_modules/x/y").write_text("rebuilt")

@@ -15,6 +15,7 @@ from corral.git.land.upstream import Failure
 from corral.git.process.command import Git
 from tests.conftest import commit, git
 from tests.integration.git.test_git_hostile import plant
+from tests.support.files import executable
 
 MAIN, SEEN = "refs/heads/main", "refs/corral/remote/main/seen"
 A, B = "a" * 40, "b" * 40
@@ -70,11 +71,8 @@ def test_what_the_repository_configures_is_not_executed_for_a_remote(
     marker = tmp_path / "marker"
     plant(repo / ".git/config", repo / ".git/hooks", marker)
     for hook in ("pre-push", "push-to-checkout", "reference-transaction"):
-        (repo / ".git/hooks" / hook).write_text(f"#!/bin/sh\ntouch {marker}\n")
-        (repo / ".git/hooks" / hook).chmod(0o755)
-    script = tmp_path / "planted"
-    script.write_text(f'#!/bin/sh\ntouch {marker}\nexec $(basename $0) "$@"\n')
-    script.chmod(0o755)
+        executable(repo / ".git/hooks" / hook, f"#!/bin/sh\ntouch {marker}\n")
+    script = executable(tmp_path / "planted", f'#!/bin/sh\ntouch {marker}\nexec $(basename $0) "$@"\n')
     for key, value in {
         "remote.origin.receivepack": f"{script}; git-receive-pack", "remote.origin.uploadpack": f"{script}; git-upload-pack",
         "remote.origin.mirror": "true", "remote.origin.push": "+refs/heads/*:refs/heads/*", "push.gpgSign": "true",

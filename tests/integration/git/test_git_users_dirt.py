@@ -14,6 +14,7 @@ from corral.git.process.command import open_repository
 from tests.conftest import commit, git
 from tests.integration.git.test_git_landing import MAIN
 from tests.integration.git.test_git_users_index import left, seen
+from tests.support.files import put
 
 PATHS = ("a", "b", "c", "d/e", "d/f", "g/h", "i", "j")
 TURNS = 12
@@ -35,8 +36,7 @@ def change(repo: Path, chance: random.Random, paths: list[str], text: str, *, st
         elif what == "link":
             place.symlink_to(text)
         elif what == "folder":
-            place.mkdir()
-            (place / "within").write_text(f"{text} {path}\n")
+            put(place / "within", f"{text} {path}\n")
         if stage:
             git(repo, "add", "-A", "-f", "--", path, check=False)
 

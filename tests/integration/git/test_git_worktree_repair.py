@@ -12,6 +12,7 @@ from corral.git.checkouts import listing, salvage, status, worktrees
 from corral.git.process.command import Git, open_checkout
 from tests.conftest import commit, git
 from tests.integration.git.places import add, branches, nothing_stays
+from tests.support.files import put
 
 # repair
 
@@ -89,8 +90,7 @@ def test_a_folder_without_its_entry_gets_one_and_no_file_changes(me: Git, repo: 
 
 @pytest.mark.req("G4")
 def test_a_folder_that_git_knows_nothing_of_is_never_removed(me: Git, place: Path) -> None:
-    place.mkdir(parents=True)
-    (place / "precious").write_text("x")
+    put(place / "precious", "x")
     with pytest.raises(WorkAtRisk):
         repair(me, place)
     assert (place / "precious").exists()

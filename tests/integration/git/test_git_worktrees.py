@@ -11,6 +11,7 @@ from corral.git.checkouts import listing, whole, worktrees
 from corral.git.process.command import Git, open_checkout, open_repository
 from tests.conftest import commit, git
 from tests.integration.git.places import add, branches, head, nothing_stays
+from tests.support.files import executable, put
 
 
 def test_a_new_worktree_is_whole(me: Git, repo: Path, place: Path) -> None:
@@ -48,11 +49,9 @@ def test_what_exists_is_not_touched(me: Git, repo: Path, place: Path, taken: str
     elif taken == "branch folder":
         git(repo, "branch", "corral")
     elif taken == "folder":
-        place.mkdir(parents=True)
-        (place / "precious").write_text("x")
+        put(place / "precious", "x")
     else:
-        place.parent.mkdir()
-        place.write_text("x")
+        put(place, "x")
     before = branches(repo)
     with pytest.raises(Conflict):
         add(me, repo, place)
@@ -85,10 +84,7 @@ def test_a_filter_that_fails_leaves_nothing(me: Git, repo: Path, place: Path) ->
 
 @pytest.mark.req("G2", "X9")
 def test_a_failing_hook_is_not_run(me: Git, repo: Path, place: Path) -> None:
-    hook = repo / ".git/hooks/post-checkout"
-    hook.parent.mkdir(exist_ok=True)
-    hook.write_text("#!/bin/sh\nexit 1\n")
-    hook.chmod(0o755)
+    executable(repo / ".git/hooks/post-checkout", "#!/bin/sh\nexit 1\n")
     add(me, repo, place)
 
 

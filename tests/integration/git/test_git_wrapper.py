@@ -14,15 +14,14 @@ from corral.git.commits import CORRAL, effective
 from corral.git.process import process
 from corral.git.process.command import Git, Identity, Outcome, as_env, environ, open_checkout, open_repository
 from tests.conftest import commit, git
+from tests.support.files import executable
 
 
 def shim(folder: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> None:
     """Put a `git` of ours first on the PATH; ``$REAL`` is the real one."""
     real = next(Path(p, "git") for p in os.environ["PATH"].split(os.pathsep) if Path(p, "git").exists())
     folder.mkdir(exist_ok=True)
-    script = folder / "git"
-    script.write_text(f"#!/bin/sh\nREAL={real}\n{body}\n")
-    script.chmod(0o755)
+    executable(folder / "git", f"#!/bin/sh\nREAL={real}\n{body}\n")
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
 
 

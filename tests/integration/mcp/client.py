@@ -94,7 +94,7 @@ async def _connect(stack: AsyncExitStack, cwd: Path, profile: str, env: dict[str
     bridge = subprocess.Popen(
         [sys.executable, "-m", "corral", "mcp", "--profile", profile],
         cwd=cwd,
-        env={**os.environ, "PYTHONPATH": os.fspath(DAEMON), **env},
+        env={**os.environ, **env},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )

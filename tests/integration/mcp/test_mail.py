@@ -133,21 +133,6 @@ def test_what_is_wrong_is_said_in_agent_mails_words_and_nobody_speaks_for_anothe
     assert kinds.count("identity.refused") == 3
 
 
-def test_mail_to_one_that_hung_up_bounces(house: Coordinated) -> None:
-    async def first(one: Agent) -> None:
-        await one.call("register_agent", program="p", model="m", name="Ann")
-
-    async def second(two: Agent) -> None:
-        sent = await two.call("send_message", to="Ann", subject="Are you there?", body_md="x")
-        assert sent["bounced"] == ["Ann"]
-        await two.call("register_agent", program="p", model="m", name="Ann")
-        (got,) = await two.call("fetch_inbox", agent_name="Ann")
-        assert got["subject"] == "Are you there?"
-
-    play(house, first, profile="mail")
-    play(house, second, profile="mail")
-
-
 def test_macros_do_several_steps_in_one_call(house: Coordinated) -> None:
     async def scene(one: Agent, two: Agent) -> None:
         began = await one.call(
@@ -175,14 +160,3 @@ def test_macros_do_several_steps_in_one_call(house: Coordinated) -> None:
         assert [(row["id"], row["path_pattern"]) for row in held] == [(granted["id"], "src/a.py")]
 
     play(house, scene, agents=2, profile="mail")
-
-
-def test_a_search_tells_of_a_blind_copy_to_its_recipient_and_its_sender_only(house: Coordinated) -> None:
-    async def scene(*agents: Agent) -> None:
-        for agent, name in zip(agents, ("Ann", "Ben", "Cid"), strict=True):
-            await agent.call("register_agent", program="p", model="m", name=name)
-        await agents[0].call("send_message", to=["Ben"], bcc=["Cid"], subject="Plan", body_md="Later")
-        found = [len(await agent.call("search_messages", query="Plan", agent_name="Cid")) for agent in agents]
-        assert found == [1, 0, 1]
-
-    play(house, scene, agents=3, profile="mail", CORRAL_SESSION_ID="")

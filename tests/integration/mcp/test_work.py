@@ -1,4 +1,4 @@
-"""Work through MCP: submitted, claimed, completed, read, cancelled; branches handed in; what a session may look up."""
+"""Work through MCP: submitted, claimed, completed, read; branches handed in; what a session may look up."""
 
 from __future__ import annotations
 
@@ -133,44 +133,6 @@ def test_work_whose_answer_was_lost_is_neither_hidden_nor_done_twice(house: Coor
     house.run("task", "submit", "--title", "x", "--description", "for the one at the keyboard")
     assert "also_held" not in house.json("task", "claim", **mine)
     assert "You already hold" in house.run("task", "claim", **mine).stdout
-
-
-@pytest.mark.req("CANCEL-1", "CANCEL-2")
-def test_an_orchestrator_cancels_whatever_there_is(house: Coordinated, tmp_path: Path) -> None:
-    async def scene(boss: Agent, hand: Agent) -> None:
-        async def submit(**what: Any) -> str:
-            return str((await boss.call("submit_work", task_type="pkg", **what))["task_id"])
-
-        package = await submit(description="the package")
-        dependent = await submit(description="needs it", depends_on=[package])
-        running = await submit(description="runs", command=f"echo $$ > {tmp_path}/pid; exec sleep 600")
-        assert (await hand.call("get_work"))["task_id"] == package
-        failed = await hand.call("complete_work", task_id=package, success=False, error_message="It does not build.")
-        assert failed["status"] == "failed"
-        await until_it_is(boss, running, "running")
-        eventually(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().strip())
-        for task_id in (dependent, running):
-            said = await boss.call("cancel_task_convention", task_id=task_id, reason="The package failed.")
-            assert said["success"], said
-            read = await until_it_is(boss, task_id, "failed")
-            assert (read["result"]["error_code"], read["result"]["reason"]) == (
-                "cancelled_by_orchestrator",
-                "The package failed.",
-            )
-        # The convention by hand: whoever has the task says it.
-        late = await submit(description="nobody needs it")
-        assert (await hand.call("get_work"))["task_id"] == late
-        result = {"error_code": "cancelled_by_orchestrator", "reason": "Not needed."}
-        await hand.call("complete_work", task_id=late, success=False, result=result)
-        read = await boss.call("get_task", task_id=late)
-        assert (read["status"], read["result"]) == ("failed", result)
-        pid = int((tmp_path / "pid").read_text())
-        eventually(lambda: not Path(f"/proc/{pid}").exists())
-        missing = await boss.call("cancel_task_convention", task_id=UNKNOWN, reason="x")
-        assert (missing["success"], missing["reason"]) == (False, "task_not_found")
-        assert (await boss.call("cancel_task_convention", task_id=package, reason="x"))["error"] == "conflict"
-
-    play(house, scene, agents=2, profile="queue")
 
 
 def test_a_branch_is_handed_in_from_the_worktree_that_has_it(house: Coordinated) -> None:

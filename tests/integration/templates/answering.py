@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 from tests.support.coordinated import Coordinated
 
@@ -24,7 +23,7 @@ def answered(house: Coordinated, command: Sequence[str], answers: Sequence[tuple
         The exit code, and everything that the terminal showed.
     """
     main, line = pty.openpty()
-    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3] / "daemon"), "TERM": "dumb", "COLUMNS": "200"}
+    env = {**os.environ, "TERM": "dumb", "COLUMNS": "200"}
     argv = [sys.executable, "-m", "corral", *command]
     process = subprocess.Popen(
         argv, cwd=house.root, env=env, stdin=line, stdout=line, stderr=line, start_new_session=True

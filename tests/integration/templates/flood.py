@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 import subprocess
 import sys
@@ -11,7 +10,6 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import psutil
 
@@ -90,10 +88,9 @@ class Measured:
 
 def measured(house: Coordinated, *args: str) -> Measured:
     """Run a command, and measure the resident memory of all of its processes fifty times a second."""
-    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3] / "daemon")}
     command = [sys.executable, "-m", "corral", *args]
     with subprocess.Popen(
-        command, cwd=house.root, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        command, cwd=house.root, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     ) as process:  # fmt: skip
         top = psutil.Process(process.pid)
         peak, seen, deadline = 0, set[psutil.Process](), time.monotonic() + 240

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import commit, git
+from tests.conftest import commit, commit_all, git
 from tests.integration.templates.repositories import FILES, release, template
 from tests.support.coordinated import Coordinated
+from tests.support.files import executable
 
 
 @pytest.fixture
@@ -69,8 +70,7 @@ def test_links_and_submodules(house: Coordinated, tmp_path: Path) -> None:
     (source / ".gitmodules").write_text(
         '[submodule "sub"]\n\tpath = .claude/skills/sub\n\turl = git://192.0.2.1/hangs\n'
     )
-    git(source, "add", ".gitmodules")
-    git(source, "commit", "-q", "-m", "links")
+    commit_all(source, "links", ".gitmodules")
     git(source, "tag", "v9")
     refused(house, str(source), "out.md: is a symbolic link", "sub: is a submodule")
 
@@ -80,8 +80,7 @@ def test_a_template_of_too_much(house: Coordinated, tmp_path: Path) -> None:
     source = template(tmp_path / "ours", None)
     with (source / ".claude/agents/big.md").open("wb") as file:
         file.truncate(200_000_000)
-    git(source, "add", "--all")
-    git(source, "commit", "-q", "-m", "much of nothing, small once it is packed")
+    commit_all(source, "much of nothing, small once it is packed")
     refused(house, str(source), "20 MB")
     release(source, "v1", {f".claude/skills/s{n}/SKILL.md": f"{n}\n" for n in range(2100)})
     git(source, "rm", "-q", ".claude/agents/big.md")
@@ -109,8 +108,7 @@ def test_hostile_yaml(house: Coordinated, tmp_path: Path, text: str) -> None:
 def test_no_hook_and_no_filter_of_a_template_runs(house: Coordinated, tmp_path: Path) -> None:
     source = template(tmp_path / "ours", **{".gitattributes": "* filter=evil\n"})
     for hook in ("post-checkout", "post-merge", "reference-transaction", "pre-auto-gc", "post-index-change"):
-        (source / ".git/hooks" / hook).write_text(f"#!/bin/sh\ntouch {tmp_path}/pwned\n")
-        (source / ".git/hooks" / hook).chmod(0o755)
+        executable(source / ".git/hooks" / hook, f"#!/bin/sh\ntouch {tmp_path}/pwned\n")
     git(source, "config", "filter.evil.smudge", f"touch {tmp_path}/pwned")
     git(source, "config", "core.fsmonitor", f"touch {tmp_path}/pwned")
     (tmp_path / "pwned").unlink(missing_ok=True)

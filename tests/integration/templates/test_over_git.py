@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import git
+from tests.conftest import commit_all, git
 from tests.integration.templates.repositories import AGENT, FILES, release, template
 from tests.support.coordinated import Coordinated, eventually
 
@@ -139,6 +139,5 @@ def _another(place: Path) -> Path:
     place.mkdir()
     git(place, "init", "-q")
     (place / "a.txt").write_text(FILES["README.md"])
-    git(place, "add", "--all")
-    git(place, "commit", "-q", "-m", "first")
+    commit_all(place, "first")
     return place

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import commit, git
+from tests.conftest import commit, commit_all, git
 from tests.integration.templates.repositories import AGENT, release, template
 from tests.support.coordinated import Coordinated
 
@@ -68,8 +68,7 @@ def test_nothing_is_left_of_a_template_that_was_only_used(repo: Path, source: Pa
     house.run("init", "--template", str(source), "--yes")
     house.run("daemon", "start")
     (repo / CONFIG).write_text("locks: {ttl_s: 900}\n")
-    git(repo, "add", "--all")
-    git(repo, "commit", "-q", "-m", "with Corral")
+    commit_all(repo, "with Corral")
     assert " stays: " not in house.run("uninstall", "--yes").stdout
     git(repo, "commit", "-q", "--all", "-m", "without")
     assert git(repo, "status", "--porcelain", "--ignored") == "" and git(repo, "ls-files") == before

@@ -11,6 +11,7 @@ import pytest
 from tests.conftest import commit, git
 from tests.integration.templates.repositories import release, template
 from tests.support.coordinated import Coordinated
+from tests.support.files import put
 from tests.support.programs import requires
 
 pytestmark = requires("ssh-keygen")
@@ -41,9 +42,7 @@ def keys(tmp_path: Path) -> Keys:
 
 @pytest.fixture
 def house(repo: Path, keys: Keys) -> Coordinated:
-    mine = Path.home() / ".corral" / "config.yaml"
-    mine.parent.mkdir()
-    mine.write_text(f"templates: {{allowed_signers: {keys.allowed}}}\n")
+    put(Path.home() / ".corral" / "config.yaml", f"templates: {{allowed_signers: {keys.allowed}}}\n")
     return Coordinated(repo)
 
 

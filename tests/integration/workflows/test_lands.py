@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.coordinated import Coordinated, eventually
+from tests.support.files import executable, put
 
 FEATURE = """
 name: feature
@@ -57,16 +58,13 @@ EACH = ["specification", "tests", "implementation", "review"]
 
 def scribe(folder: Path) -> str:
     """The definition of an agent whose program keeps what it is asked."""
-    program = folder / "scribe"
-    program.write_text(SCRIBE)
-    program.chmod(0o755)
+    program = executable(folder / "scribe", SCRIBE)
     return f"---\nname: scribe\ndescription: Sums up.\nrunner: command\ncommand: [{program}]\n---\n\nBe short.\n"
 
 
 def write(house: Coordinated, name: str, text: str) -> None:
     folder = house.root / ".corral" / "templates"
-    folder.mkdir(exist_ok=True)
-    (folder / f"{name}.yaml").write_text(text)
+    put(folder / f"{name}.yaml", text)
 
 
 @pytest.mark.slow("seventeen tasks with their landings, and the daemon killed between them")
@@ -77,8 +75,7 @@ def test_five_steps_over_three_items_land_as_one_tree_while_the_daemon_is_killed
     house = coordinate(config="tasks: {retry_initial_s: 0.1, retry_max_s: 0.2}\n")
     gate = house.root.parent / "gate"
     write(house, "feature", FEATURE.replace('claims: ["src/{{ PARTS }}"]\n', "").replace("$GATE", str(gate)))
-    (house.root / ".claude" / "agents").mkdir(parents=True, exist_ok=True)
-    (house.root / ".claude" / "agents" / "scribe.md").write_text(scribe(house.root.parent))
+    put(house.root / ".claude" / "agents" / "scribe.md", scribe(house.root.parent))
     house.trust()
     assert house.json("template", "validate") == {"valid": True, "checked": 1, "errors": []}
     values = "[" + ", ".join(f'"{item}"' for item in ITEMS) + "]"

@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,20 +16,11 @@ from corral.core.instants import iso
 from corral.core.needs import Need
 from corral.observe.alerts import store as alerts
 from corral.observe.alerts.webhook import Webhook, pause_s
-from corral.store import migrate
 from corral.store.engine.database import Database
 from tests.support.coordinated import eventually
 from tests.support.receiver import SECRET, Receiver, receiver
 
 NOW = datetime(2031, 3, 1, 12, tzinfo=timezone.utc)
-
-
-@pytest.fixture
-def db(tmp_path: Path) -> Iterator[Database]:
-    migrate.open_schema(tmp_path / "corral.db")
-    opened = Database(tmp_path / "corral.db")
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

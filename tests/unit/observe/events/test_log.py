@@ -16,20 +16,12 @@ from corral.core.events import Event, EventKind
 from corral.observe.events import log
 from corral.observe.events import log as event_log
 from corral.observe.events.log import EventLog
-from corral.store import events, migrate
+from corral.store import events
 from corral.store.engine.database import Database
 from corral.store.rows.records import EventRow
 
 NOW = datetime(2031, 3, 1, 12, tzinfo=timezone.utc)
 RELEASED = EventKind.LOCK_RELEASED({"paths": ["src/a.py"]})
-
-
-@pytest.fixture
-def db(tmp_path: Path) -> Iterator[Database]:
-    migrate.open_schema(tmp_path / "corral.db")
-    opened = Database(tmp_path / "corral.db")
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from corral.config.model import Settings
 from corral.core.events import EventKind as Kind
 from corral.core.needs import Need
 from corral.observe.traces.export import AT_ONCE, READER, SHOWN_AFTER, TraceExport, pause_s
-from corral.store import events, migrate
+from corral.store import events
 from corral.store.engine.database import Database
 from corral.work.tasks.store import tasks
 from tests.support.collector import Collector, collector
@@ -25,14 +25,6 @@ NOW = datetime(2031, 3, 1, 12, tzinfo=timezone.utc)
 TASK = {"task_type": "task", "title": "A", "status": "cancelled", "priority": 5, "limits": {}, "max_retries": 0}
 TASK |= {"attempts": 0, "ignore_dependency_failure": False, "fencing_token": 0, "description": None}
 AT = "2031-03-01T11:00:00.000Z"
-
-
-@pytest.fixture
-def db(tmp_path: Path) -> Iterator[Database]:
-    migrate.open_schema(tmp_path / "corral.db")
-    opened = Database(tmp_path / "corral.db")
-    yield opened
-    opened.close()
 
 
 @pytest.fixture(scope="module")
