@@ -40,7 +40,7 @@ def test_events_that_end_no_task_are_not_looked_at_again(tmp_path: Path) -> None
     project = Project(tmp_path, tmp_path / ".git", tmp_path, bare=False)
     job = Evidence(db, project, Git(tmp_path), Supervisor)
     told = EventKind.LOCK_ACQUIRED({"paths": [], "exclusive": True, "automatic": True, "checkout": None})
-    for most in (FAR_BEHIND + 1, 2):
+    for most in (0, FAR_BEHIND + 1, 2):
         for _ in range(most):
             db.write(lambda conn: events.record(conn, datetime.now(timezone.utc), told))
         assert not job.write(tmp_path / "evidence", tmp_path)
