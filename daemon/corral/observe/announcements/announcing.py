@@ -67,6 +67,9 @@ _LOST = (EventKind.SESSION_ENDED, EventKind.TASK_RETRIED, EventKind.TASK_INTERRU
 """Events that end a session, or correct an earlier message."""
 _HELD = EventKind.MERGE_HELD
 KINDS: tuple[str, ...] = tuple(dict.fromkeys((*_ENDED, *_MERGED, *_LOST, _HELD)))
+_NEWS = events.of_kinds(KINDS)
+AT_ONCE = 50
+"""Events of one look."""
 
 
 class Announcer:
@@ -87,7 +90,7 @@ class Announcer:
         while True:
             last = self._db.read(announcements.last_announced)
             with self._db.reading() as conn:
-                news = announcements.news(conn, KINDS, last)
+                news = _NEWS.all(conn, {"after": last, "most": AT_ONCE})
             due = list(takewhile(lambda event: not self._is_early(event, now), news))
             for event in due:
                 self._announce(event, now)

@@ -96,15 +96,12 @@ class AuditWriter:
         """Append the next deeds and the next page of events, in one transaction; returns whether there may be more."""
         if self._position is None:
             self._position = self._stored = self._db.read(lambda conn: events.position(conn, audit_rows.READER)) or 0
-        bounds = {"after": self._position, "most": AT_ONCE}
         deeds = self._deeds.take(AT_ONCE, now)
         try:
             with self._db.reading() as conn:
-                newest, page = events.newest(conn), _NEWS.all(conn, bounds)
+                page, last = events.following(conn, _NEWS, self._position, AT_ONCE)
                 acting = {deed.session_id for deed in deeds} | {event["session_id"] for event in page}
                 work = audit_rows.work_of(conn, {session_id for session_id in acting if session_id})
-            is_last_page = len(page) < AT_ONCE
-            last = max(newest if is_last_page else 0, page[-1]["event_id"] if page else 0)
             drafts = [trail.draft(deed, work) for deed in deeds] + [trail.draft_of_event(event, work) for event in page]
             if drafts or last - self._stored > FAR_BEHIND:
                 self._write(drafts, last)
@@ -112,7 +109,7 @@ class AuditWriter:
             self._deeds.put_back(deeds)
             raise
         self._position = last
-        return len(deeds) >= AT_ONCE or not is_last_page
+        return len(deeds) >= AT_ONCE or len(page) == AT_ONCE
 
     def _write(self, drafts: Sequence[AuditDraft], last: int) -> None:
         """Append lines, and store the place in the event record."""

@@ -52,13 +52,15 @@ FAR_BEHIND = 100
 LONGEST_SECRET = 8 << 10
 """Bytes that are read before a cut, so that no half of a secret stands behind it."""
 _READER = "evidence"
-_KINDS: tuple[str, ...] = (
-    EventKind.TASK_COMPLETED,
-    EventKind.TASK_FAILED,
-    EventKind.TASK_DEAD,
-    EventKind.TASK_CANCELLED,
-    EventKind.WORKTREE_SALVAGED,
-    *MERGE_ENDS.values(),
+_NEWS = exports.of_executed(
+    (
+        EventKind.TASK_COMPLETED,
+        EventKind.TASK_FAILED,
+        EventKind.TASK_DEAD,
+        EventKind.TASK_CANCELLED,
+        EventKind.WORKTREE_SALVAGED,
+        *MERGE_ENDS.values(),
+    )
 )
 
 log = logger("exports")
@@ -96,10 +98,9 @@ class Evidence:
         if self._folder != folder:
             self._begin(folder)
         with self._db.reading() as conn:
-            page, newest = exports.news(conn, _KINDS, self._seen, PAGE), events.newest(conn)
+            page, self._seen = events.following(conn, _NEWS, self._seen, PAGE)
         self._due.update(dict.fromkeys(str(event["task_id"]) for event in page))
         had_due = bool(self._due)
-        self._seen = page[-1]["event_id"] if len(page) == PAGE else max(newest, self._seen)
         problem: OSError | FolderLinked | None = None
         for task_id in list(self._due)[:AT_ONCE]:
             del self._due[task_id]
