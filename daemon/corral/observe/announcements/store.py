@@ -19,10 +19,10 @@ from corral.store.schema import attempts as attempts_table
 from corral.store.schema import events, merge_requests, tasks, worktrees
 from corral.store.schema_coordination import message_recipients, messages
 from corral.work.merges.store import of_tasks as merge_tasks
+from corral.work.tasks.store.attempts import CURRENT
 
 if TYPE_CHECKING:
     from corral.core.event_payloads import WorktreeSalvaged
-from corral.work.tasks.store.attempts import CURRENT
 
 _READER = "announcements"
 _RECEIPT = message_recipients.c
