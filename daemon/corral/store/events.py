@@ -93,6 +93,14 @@ def of_kinds(kinds: Collection[object]) -> Prepared[EventRow]:
     return Prepared[EventRow](query.order_by(_e.event_id).limit(bindparam("most", type_=Integer)))
 
 
+def following(conn: Connection, statement: Prepared[EventRow], after: int, most: int) -> tuple[list[EventRow], int]:
+    """The next events by a statement, at most ``most``, and the event up to which it has no others; in one transaction."""
+    known = max(newest(conn), after)
+    page = statement.all(conn, {"after": after, "most": most})
+    reached = page[-1]["event_id"] if page else known
+    return page, reached if len(page) == most else max(known, reached)
+
+
 def of_task(conn: Connection, task_id: str, limit: int = 200) -> list[EventRow]:
     """The last events of a task, oldest first."""
     query = select(events).where(events.c.task_id == task_id).order_by(events.c.event_id.desc()).limit(limit)

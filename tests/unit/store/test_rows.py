@@ -162,7 +162,7 @@ def _statements(database: Connection, monkeypatch: pytest.MonkeyPatch) -> dict[s
         swarm.worked_since: (now,),
         swarm.ended_since: (now,), metrics.finished: (now, 1), metrics.landed: (now,), metrics.verifications: (now,),
         metrics.targets_seen: (now,), merge_runs.ran_since: (now, 1),
-        exports.ended: (), exports.named: (some,), exports.news: (some, 0, 1), exports.histories: (some, some, 1),
+        exports.ended: (), exports.named: (some,), exports.histories: (some, some, 1),
         roadmap.with_keys: ("roadmap:",), audit.listing: (), audit.work_of: (some,),
         versions.of_agent: ("x",), runs.of_agents: ("x", now), runs.merges_of: ("x", now), runs.feedback_on: ("x", now),
         runs.keep: (some,), family.steps: ("x",),

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from corral.core.instants import in_words, parse, when_landed
 from corral.core.visible import visible
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 FOLDER = Path(__file__).parent
 GOOD = frozenset({"landed", "passed", "completed", "active", "done", "green"})
@@ -25,6 +27,8 @@ ASKS = frozenset({"held", "interrupted", "unverified", "bypassed", "waits for ap
 @cache
 def environment() -> Environment:
     """The templates; made once."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # most daemons show no page
+
     templates = Environment(
         loader=FileSystemLoader(FOLDER / "templates"),
         autoescape=True,

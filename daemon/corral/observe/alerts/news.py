@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection
 
+from corral.config.sections.alerts import Notifications
 from corral.core.instants import iso
 from corral.core.payload import Payload
 from corral.core.redaction import redact, redact_values
@@ -24,9 +25,6 @@ from corral.store.rows.records import AlertRow
 
 if TYPE_CHECKING:
     from corral.coordination.services import Services
-from collections.abc import Iterable
-
-from corral.config.sections.alerts import Notifications
 
 VERSION = 1
 """Of the message; grows when a field changes its meaning or goes."""

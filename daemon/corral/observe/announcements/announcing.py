@@ -9,33 +9,40 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection
 
 from corral.coordination.locks.store import locks as lock_rows
-from corral.coordination.mail.messages import Letter
+from corral.coordination.mail import addresses, messages
+from corral.coordination.mail.addresses import EVERYBODY, MOST_RECIPIENTS, heir
+from corral.coordination.mail.messages import BODY_LIMIT, Letter
 from corral.coordination.mail.store import messages as message_rows
 from corral.coordination.services import Services
+from corral.coordination.sessions.store import names
 from corral.coordination.sessions.store import sessions as session_rows
 from corral.core.crash import crash_point
 from corral.core.errors import CorralError
 from corral.core.events import EventKind, payload
 from corral.core.instants import iso, parse
+from corral.core.logs import logger
 from corral.core.payload import Payload
-from corral.core.states import RETURNED_MERGES, Importance, SessionStatus, TaskStatus
+from corral.core.states import RETURNED_MERGES, Importance, RecipientRole, SessionStatus, TaskStatus
 from corral.core.steps import Step
 from corral.git import refs
 from corral.git.process.command import Git
 from corral.observe.announcements import store as announcements
+from corral.store import events
 from corral.store.protocol import Store
 from corral.store.rows import required
+from corral.store.rows.mail import UnseenMessage
 from corral.store.rows.merges import MergeRow
 from corral.store.rows.records import AttemptEnd, EventRow
+from corral.store.rows.sessions import SessionRow
 from corral.store.rows.tasks import BatchTask, TaskRow
 from corral.work.merges.store import merges
 from corral.work.merges.store import of_tasks as merge_tasks
@@ -43,18 +50,6 @@ from corral.work.tasks.store import tasks as task_rows
 
 if TYPE_CHECKING:
     from corral.core.event_payloads import MergeHeld, TaskCompleted
-from collections.abc import Iterable
-from typing import Any
-
-from corral.coordination.mail import addresses, messages
-from corral.coordination.mail.addresses import EVERYBODY, MOST_RECIPIENTS, heir
-from corral.coordination.mail.messages import BODY_LIMIT
-from corral.coordination.sessions.store import names
-from corral.core.logs import logger
-from corral.core.states import RecipientRole
-from corral.store import events
-from corral.store.rows.mail import UnseenMessage
-from corral.store.rows.sessions import SessionRow
 
 AGAIN_S = 0.5
 """Seconds between two looks for events while a task or merge is open; otherwise the job waits for a nudge."""
@@ -67,6 +62,9 @@ _LOST = (EventKind.SESSION_ENDED, EventKind.TASK_RETRIED, EventKind.TASK_INTERRU
 """Events that end a session, or correct an earlier message."""
 _HELD = EventKind.MERGE_HELD
 KINDS: tuple[str, ...] = tuple(dict.fromkeys((*_ENDED, *_MERGED, *_LOST, _HELD)))
+_NEWS = events.of_kinds(KINDS)
+AT_ONCE = 50
+"""Events of one look."""
 
 
 class Announcer:
@@ -87,7 +85,7 @@ class Announcer:
         while True:
             last = self._db.read(announcements.last_announced)
             with self._db.reading() as conn:
-                news = announcements.news(conn, KINDS, last)
+                news = _NEWS.all(conn, {"after": last, "most": AT_ONCE})
             due = list(takewhile(lambda event: not self._is_early(event, now), news))
             for event in due:
                 self._announce(event, now)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, select, update
@@ -14,16 +13,16 @@ from corral.store.engine.fetch import fetch_all, has_any
 from corral.store.engine.prepared import Prepared, one_of
 from corral.store.events import move_position, position
 from corral.store.rows.mail import UnseenMessage
-from corral.store.rows.records import AttemptEnd, EventRow
+from corral.store.rows.records import AttemptEnd
 from corral.store.rows.tasks import BatchTask
 from corral.store.schema import attempts as attempts_table
 from corral.store.schema import events, merge_requests, tasks, worktrees
 from corral.store.schema_coordination import message_recipients, messages
 from corral.work.merges.store import of_tasks as merge_tasks
+from corral.work.tasks.store.attempts import CURRENT
 
 if TYPE_CHECKING:
     from corral.core.event_payloads import WorktreeSalvaged
-from corral.work.tasks.store.attempts import CURRENT
 
 _READER = "announcements"
 _RECEIPT = message_recipients.c
@@ -69,17 +68,6 @@ def last_announced(conn: Connection) -> int:
 def move_on(conn: Connection, event_id: int) -> None:
     """Move the position to this event, in the transaction that announces it."""
     move_position(conn, _READER, event_id)
-
-
-def news(conn: Connection, kinds: Sequence[str], after: int, limit: int = 50) -> list[EventRow]:
-    """The events of these kinds after ``after``, in order."""
-    return _news(tuple(kinds)).all(conn, {"after": after, "limit": limit})
-
-
-@lru_cache(maxsize=16)
-def _news(kinds: tuple[str, ...]) -> Prepared[EventRow]:
-    query = select(events).where(events.c.event_id > bindparam("after"), one_of(events.c.kind, kinds))
-    return Prepared(query.order_by(events.c.event_id).limit(bindparam("limit")))
 
 
 def attempts(conn: Connection, task_id: str, until: int) -> list[AttemptEnd]:

@@ -14,7 +14,7 @@ from corral.core.instants import iso
 from corral.core.payload import Payload
 from corral.observe.audit import store as audit_rows
 from corral.observe.audit.api import AuditProblem, AuditVerification
-from corral.observe.audit.trail import Check
+from corral.observe.audit.trail import Check, json_scalar
 from corral.store.rows.records import AuditRow
 
 PAGE = 2000
@@ -24,31 +24,18 @@ LOST = "the record of the newest line was removed: which lines there were cannot
 
 def wire(row: AuditRow) -> Payload:
     """A line as the wire has it; ``parameters`` and ``result`` are the values of the JSON texts that were hashed."""
-    return {
-        **_identifying_fields(row),
-        "parameters": json.loads(row["parameters"]),
-        "result": json.loads(row["result"]),
-        "previous_hash": row["previous_hash"],
-        "hash": row["hash"],
-    }
+    line: Payload = json.loads(wire_text(row))
+    return line
 
 
 def wire_text(row: AuditRow) -> str:
-    """The JSON of :func:`wire`; the texts that were hashed stand in it as they are."""
-    begin = json.dumps(_identifying_fields(row)).removesuffix("}")
-    values = f'"parameters": {row["parameters"]}, "result": {row["result"]}'
-    return f'{begin}, {values}, "previous_hash": "{row["previous_hash"]}", "hash": "{row["hash"]}"}}'
-
-
-def _identifying_fields(row: AuditRow) -> Payload:
-    return {
-        "seq": row["seq"],
-        "timestamp": row["at"],
-        "agent_id": row["agent_id"],
-        "session_id": row["session_id"],
-        "task_id": row["task_id"],
-        "action": row["action"],
-    }
+    """A line's JSON on the wire; the texts that were hashed stand in it as they are."""
+    return (
+        f'{{"seq": {row["seq"]}, "timestamp": {json_scalar(row["at"])}, "agent_id": {json_scalar(row["agent_id"])}, '
+        f'"session_id": {json_scalar(row["session_id"])}, "task_id": {json_scalar(row["task_id"])}, '
+        f'"action": {json_scalar(row["action"])}, "parameters": {row["parameters"]}, "result": {row["result"]}, '
+        f'"previous_hash": {json_scalar(row["previous_hash"])}, "hash": {json_scalar(row["hash"])}}}'
+    )
 
 
 def listing(

@@ -22,6 +22,7 @@ caller: ContextVar[str] = ContextVar("caller", default="")
 
 PRIVATE = frozenset({"ignored_files"})
 """Values of answers that only a person is told: agents can read the audit."""
+_UNTOLD = CONTENT | PRIVATE
 
 
 def note(services: Services, action: str, arguments: Mapping[str, Any], answered: Any) -> None:
@@ -79,20 +80,23 @@ def outcome(answered: Any) -> dict[str, Any]:
 def _brief(answer: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """The values of an answer, but no content and nothing empty, and the ids of what it lists."""
     for name, value in answer.items():
-        if isinstance(value, (list, dict)):
-            value = _ids(value if isinstance(value, list) else [value])
-        if value not in (None, False, "", []) and name not in CONTENT | PRIVATE:
-            yield name, value
+        if value and name not in _UNTOLD:
+            told = _ids([value] if isinstance(value, dict) else value) if isinstance(value, (list, dict)) else value
+            if told:
+                yield name, told
 
 
 def _ids(listed: Any) -> list[Any]:
     """The id of each item of a list; a plain value stands for itself."""
-    ids = []
-    for item in listed if isinstance(listed, list) else ():
-        ids.append(
-            next((item[name] for name in item if name.endswith("_id")), None) if isinstance(item, dict) else item
-        )
+    ids = [_id(item) if isinstance(item, dict) else item for item in listed] if isinstance(listed, list) else []
     return [value for value in ids if isinstance(value, (str, int))]
+
+
+def _id(item: dict[str, Any]) -> Any:
+    for name in item:
+        if name.endswith("_id"):
+            return item[name]
+    return None
 
 
 def _plain(arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import Any
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
 
@@ -45,8 +46,7 @@ STATUSES: dict[str, str] = {
 """The ``status`` of the result of an event, by its kind; the others are ``ok``."""
 
 
-@dataclass(frozen=True)
-class Deed:
+class Deed(NamedTuple):
     """Something that an agent did; its values are made into bounded text, without secrets, when it is written.
 
     Attributes:
@@ -122,8 +122,12 @@ class AuditTrail:
     def take(self, most: int, now: datetime) -> list[Deed]:
         """Take at most ``most`` of the oldest deeds, and one that counts the lost ones."""
         taken: list[Deed] = []
-        while self._waiting and len(taken) < most:
-            taken.append(self._waiting.popleft()())
+        try:
+            while self._waiting and len(taken) < most:
+                taken.append(self._waiting.popleft()())
+        except BaseException:  # that one cannot be told; the others can
+            self.put_back(taken)
+            raise
         if self._lost and not self._waiting:
             lost, self._lost = self._lost, 0
             taken.append(Deed(now, "audit.lines_lost", None, SYSTEM, None, {"count": lost}, {"status": FAILED}))
@@ -194,12 +198,8 @@ def _begun_again(at: str) -> AuditDraft:
     return draft(Deed(parse(at), BEGUN_AGAIN, None, SYSTEM, None, {}, {"status": FAILED}), {})
 
 
-def append(conn: Connection, drafts: Iterable[AuditDraft]) -> int:
-    """Append lines to the chain, in the caller's transaction.
-
-    Returns:
-        How many.
-    """
+def append(conn: Connection, drafts: Iterable[AuditDraft]) -> list[AuditRow]:
+    """Append lines to the chain, in the caller's transaction; returns them."""
     ends, drafts = audit_rows.ends(conn), list(drafts)
     if ends is not None:
         last_seq, last_hash = ends["last_seq"], ends["last_hash"]
@@ -207,11 +207,10 @@ def append(conn: Connection, drafts: Iterable[AuditDraft]) -> int:
         last_seq, last_hash = audit_rows.newest(conn) or (0, FIRST_HASH)
         if drafts and audit_rows.is_lost(conn):
             drafts.insert(0, _begun_again(drafts[0]["at"]))
-    lines: list[Any] = list(chained(drafts, last_seq, last_hash))
+    lines = chained(drafts, last_seq, last_hash)
     if lines:
-        rows: list[AuditRow] = lines
-        audit_rows.append(conn, rows)
-    return len(lines)
+        audit_rows.append(conn, lines)
+    return lines
 
 
 # -- A line of the audit: its content without secrets and of bounded size, its hash, and what is wrong with a chain of
@@ -232,10 +231,12 @@ MOST_PROBLEMS = 20
 """Problems that a verification names."""
 HASHED = ("seq", "at", "agent_id", "session_id", "task_id", "action", "parameters", "result", "previous_hash")
 """The values of a line that its hash covers, in this order."""
+_hashed = itemgetter(*HASHED)
 _BOUNDS = Bounds(text=SHORT, items=20, depth=4)
 _TIGHT = Bounds(text=100, items=10, depth=2)
 _dumped = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 """JSON that is the same again once it was read: sorted, ASCII, without blanks."""
+_quoted = json.encoder.encode_basestring_ascii
 
 
 def json_text(value: Any) -> str:
@@ -251,15 +252,23 @@ def json_text(value: Any) -> str:
 
 def digest(line: Mapping[str, Any]) -> str:
     """The hash of a line: SHA-256, hexadecimal, of the JSON list of its values of :data:`HASHED`."""
-    return hashlib.sha256(_dumped([line[name] for name in HASHED]).encode()).hexdigest()
+    values = ",".join([json_scalar(value) for value in _hashed(line)])
+    return hashlib.sha256(f"[{values}]".encode()).hexdigest()
 
 
-def chained(drafts: Iterable[Mapping[str, Any]], last_seq: int, last_hash: str) -> Iterator[dict[str, Any]]:
-    """Chain drafts to the line with this number and hash."""
+def json_scalar(value: Any) -> str:
+    """The JSON of a text, a whole number or None, in ASCII: an encoder of any value takes four times as long."""
+    return _quoted(value) if isinstance(value, str) else "null" if value is None else str(value)
+
+
+def chained(drafts: Iterable[AuditDraft], last_seq: int, last_hash: str) -> list[AuditRow]:
+    """The lines that follow the one with this number and hash."""
+    lines: list[AuditRow] = []
     for seq, draft in enumerate(drafts, last_seq + 1):
-        line = {**draft, "seq": seq, "previous_hash": last_hash}
-        last_hash = digest(line)
-        yield {**line, "hash": last_hash}
+        line: AuditRow = {**draft, "seq": seq, "previous_hash": last_hash, "hash": ""}
+        line["hash"] = last_hash = digest(line)
+        lines.append(line)
+    return lines
 
 
 @dataclass

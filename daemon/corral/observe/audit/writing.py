@@ -7,7 +7,7 @@ record is stored in the transaction that appends its lines, so each event gives 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -31,14 +31,14 @@ from corral.observe.exports.exports import top_of
 from corral.observe.exports.state_files import Lines, reason_of
 from corral.store import events
 from corral.store.protocol import Store
-from corral.store.rows.records import EventRow
+from corral.store.rows.records import AuditDraft, AuditRow
 from corral.work.workers.supervisor import Supervisor
 
 PAUSE_S = 0.25
 """Least time between two steps, seconds."""
-AT_ONCE = 64
-"""Lines of one step: the interpreter and the database's writer are free again after a few milliseconds."""
-NEXT = timedelta(milliseconds=40)
+AT_ONCE = 128
+"""Deeds, and events, of one step: the interpreter and the database's writer are free again after a few milliseconds."""
+NEXT = timedelta(milliseconds=80)
 """Between two steps while more waits, for the requests that came meanwhile."""
 SOON = timedelta(milliseconds=5)
 """The same while more than :data:`MANY` deeds wait, which a daemon that is killed would lose."""
@@ -75,65 +75,56 @@ class AuditWriter:
         self._position: int | None = None
         self._stored = 0
         self._lines: tuple[Path, Lines] | None = None
-        self._exported: int | None = None
+        self._fresh: list[AuditRow] | None = None
+        """The lines that were appended since the last export; None: the database has others that the file lacks, too."""
         self._again: datetime | None = None
 
     def step(self, now: datetime) -> datetime | None:
         """Write a bounded part; look again soon if there may be more."""
-        is_more = self._append_deeds(now) == AT_ONCE
-        is_more |= self._append_events()
+        is_more = self._append(now)
         if self._again is None or now >= self._again:
             is_more |= self._export(now, only_whole=is_more)
         return now + (SOON if self._deeds.waiting > MANY else NEXT) if is_more else self._again
 
     def finish(self, now: datetime) -> None:
-        """Write the noted deeds at shutdown; events and the export follow after the next start."""
-        while self._append_deeds(now):
-            pass
+        """Write the noted deeds at shutdown; other events and the export follow after the next start."""
+        self._append(now)
+        while self._deeds.waiting:
+            self._append(now)
 
-    def _append_deeds(self, now: datetime) -> int:
+    def _append(self, now: datetime) -> bool:
+        """Append the next deeds and the next page of events, in one transaction; returns whether there may be more."""
+        if self._position is None:
+            self._position = self._stored = self._db.read(events.position, audit_rows.READER) or 0
         deeds = self._deeds.take(AT_ONCE, now)
-        if not deeds:
-            return 0
         try:
-            ids = {deed.session_id for deed in deeds if deed.session_id}
             with self._db.reading() as conn:
-                work = audit_rows.work_of(conn, ids)
-            drafts = [trail.draft(deed, work) for deed in deeds]
-            self._db.write(trail.append, drafts)
+                page, last = events.following(conn, _NEWS, self._position, AT_ONCE)
+                acting = {deed.session_id for deed in deeds} | {event["session_id"] for event in page}
+                work = audit_rows.work_of(conn, {session_id for session_id in acting if session_id})
+            drafts = [trail.draft(deed, work) for deed in deeds] + [trail.draft_of_event(event, work) for event in page]
+            if drafts or last - self._stored > FAR_BEHIND:
+                self._write(drafts, last)
         except BaseException:
             self._deeds.put_back(deeds)
             raise
-        return len(deeds)
-
-    def _append_events(self) -> bool:
-        """Append the next page of events; returns whether there may be more."""
-        if self._position is None:
-            self._position = self._stored = self._db.read(events.position, audit_rows.READER) or 0
-        bounds = {"after": self._position, "most": AT_ONCE}
-        with self._db.reading() as conn:
-            newest, page = (events.newest(conn), _NEWS.all(conn, bounds))
-        is_more = len(page) == AT_ONCE
-        last = page[-1]["event_id"] if is_more else max([newest, *(event["event_id"] for event in page)])
-        if page or last - self._stored > FAR_BEHIND:
-            self._write_events(page, last)
-            self._stored = last
         self._position = last
-        return is_more
+        return len(deeds) >= AT_ONCE or len(page) == AT_ONCE
 
-    def _write_events(self, page: list[EventRow], last: int) -> None:
-        ids = {event["session_id"] for event in page if event["session_id"]}
-        with self._db.reading() as conn:
-            work = audit_rows.work_of(conn, ids)
-        drafts = [trail.draft_of_event(event, work) for event in page]
+    def _write(self, drafts: Sequence[AuditDraft], last: int) -> None:
+        """Append lines, and store the place in the event record."""
 
-        def write(conn: Connection) -> None:
-            trail.append(conn, drafts)
-            if audit_rows.ends(conn) is not None:  # a position without a line would read as lost lines
+        def write(conn: Connection) -> list[AuditRow]:
+            lines = trail.append(conn, drafts)
+            if lines or audit_rows.ends(conn) is not None:  # a position without a line would read as lost lines
                 events.move_position(conn, audit_rows.READER, last)
+            return lines
 
-        self._db.write(write)
+        lines = self._db.write(write)
         crash_point("audit.appended")
+        self._stored = last
+        if self._fresh is not None:
+            self._fresh += lines
 
     # -- the export ------------------------------------------------------------------------------------------------
 
@@ -143,27 +134,32 @@ class AuditWriter:
         Args:
             only_whole: More lines follow soon: wait for a whole page of them.
         """
+        if self._fresh is not None and len(self._fresh) < (EXPORTED if only_whole else 1):
+            return False
         try:
-            is_more = self._write_file(only_whole)
+            is_more = self._write_file()
         except (OSError, FolderLinked) as error:
             self._failed(error, now)
             return False
-        self._again = None
+        self._again, self._fresh = None, None if is_more else []
         if self._fault.end():
             log.info("audit_export_goes_on")
         return is_more
 
-    def _write_file(self, only_whole: bool) -> bool:
+    def _write_file(self) -> bool:
         ends = self._db.read(audit_rows.ends)
-        if ends is None or ends["last_seq"] - (self._exported or 0) < (EXPORTED if only_whole else 1):
+        if ends is None:
             return False
-        file = self._file()
+        file, page = self._file(), self._fresh
         after = max(file.position(ends["last_seq"]), ends["removed_seq"])
-        with self._db.reading() as conn:
-            page = audit_rows.following(conn, after, EXPORTED)
+        if page and page[0]["seq"] == after + 1:
+            is_more = False
+        else:
+            with self._db.reading() as conn:
+                page = audit_rows.following(conn, after, EXPORTED)
+            is_more = len(page) == EXPORTED
         file.append(page, reading.wire_text)
-        self._exported = page[-1]["seq"] if page else ends["last_seq"]
-        return len(page) == EXPORTED
+        return is_more
 
     def _file(self) -> Lines:
         folder = self._folder()
@@ -172,7 +168,7 @@ class AuditWriter:
         return self._lines[1]
 
     def _failed(self, error: OSError | FolderLinked, now: datetime) -> None:
-        self._again, self._exported = now + AGAIN, None
+        self._again, self._fresh = now + AGAIN, None
         reason, remedy = reason_of(error, self._folder())
         if self._fault.show(
             f"The audit's file cannot be written; the database has all lines, and the file follows. {reason}",

@@ -47,16 +47,20 @@ MOST_OF_A_BLOB = 4 << 20
 """Bytes of a file from which on none of it is copied."""
 MOST_OF_A_LOG = 256 << 10
 """Bytes that are copied of the end of a verification's log."""
+FAR_BEHIND = 100
+"""Events of other kinds after which the place is stored all the same: the next start does not look at them again."""
 LONGEST_SECRET = 8 << 10
 """Bytes that are read before a cut, so that no half of a secret stands behind it."""
 _READER = "evidence"
-_KINDS: tuple[str, ...] = (
-    EventKind.TASK_COMPLETED,
-    EventKind.TASK_FAILED,
-    EventKind.TASK_DEAD,
-    EventKind.TASK_CANCELLED,
-    EventKind.WORKTREE_SALVAGED,
-    *MERGE_ENDS.values(),
+_NEWS = exports.of_executed(
+    (
+        EventKind.TASK_COMPLETED,
+        EventKind.TASK_FAILED,
+        EventKind.TASK_DEAD,
+        EventKind.TASK_CANCELLED,
+        EventKind.WORKTREE_SALVAGED,
+        *MERGE_ENDS.values(),
+    )
 )
 
 log = logger("exports")
@@ -94,10 +98,9 @@ class Evidence:
         if self._folder != folder:
             self._begin(folder)
         with self._db.reading() as conn:
-            page = exports.news(conn, _KINDS, self._seen, PAGE)
+            page, self._seen = events.following(conn, _NEWS, self._seen, PAGE)
         self._due.update(dict.fromkeys(str(event["task_id"]) for event in page))
-        if page:
-            self._seen = page[-1]["event_id"]
+        had_due = bool(self._due)
         problem: OSError | FolderLinked | None = None
         for task_id in list(self._due)[:AT_ONCE]:
             del self._due[task_id]
@@ -108,7 +111,7 @@ class Evidence:
                 problem = error
         if problem is not None:
             raise problem
-        if not self._due and self._seen != self._stored:
+        if not self._due and (had_due or self._seen > self._stored + FAR_BEHIND):
             self._db.write(events.move_position, _READER, self._seen)
             self._stored = self._seen
         return bool(self._due) or len(page) == PAGE
@@ -128,7 +131,7 @@ class Evidence:
         newest, stored, missing = self._db.read(look)
         self._seen = self._stored = newest if stored is None else stored
         if stored is None:
-            self._stored = -1  # to be stored, with nothing written before
+            self._stored = -1 - FAR_BEHIND  # to be stored, with nothing written before
         self._due = dict.fromkeys(missing)
         self._folder = folder
 

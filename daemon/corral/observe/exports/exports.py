@@ -36,6 +36,7 @@ AGAIN = timedelta(seconds=5)
 FAR_BEHIND = 100
 """Events without a line after which the place is stored all the same: old events are kept until every reader is past them."""
 _READER = "exports"
+_NEWS = exports.of_executed(lines.KINDS)
 
 log = logger("exports")
 
@@ -101,7 +102,7 @@ class Exports:
         if places != tuple(known):  # the first look, or somebody has changed a file
             after = min(places)
         with self._db.reading() as conn:
-            page = exports.news(conn, lines.KINDS, after, PAGE)
+            page, reached = events.following(conn, _NEWS, after, PAGE)
         is_more = len(page) == PAGE
         if page:
             exported = self._exported([str(event["task_id"]) for event in page], after, page[-1]["event_id"])
@@ -109,7 +110,6 @@ class Exports:
             crash_point("exports.lifecycle_written")
             leases.append(line.lease for line in exported if line.lease is not None and line.event_id > places[1])
             crash_point("exports.leases_written")
-        reached = page[-1]["event_id"] if is_more else max(newest, page[-1]["event_id"] if page else 0)
         if page or reached - (self._stored or 0) > FAR_BEHIND:
             self._db.write(events.move_position, _READER, reached)
             self._stored = reached

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 from sqlalchemy import Connection, bindparam, select
 
@@ -19,19 +18,14 @@ _IS_EXECUTED = tasks.c.runner.is_not(None)
 _TASKS = select(*columns_of(tasks, ExportedTask))
 
 
-def news(conn: Connection, kinds: Sequence[str], after: int, limit: int) -> list[EventRow]:
-    """Events of these kinds, after one, of tasks that a runner executes; in order."""
-    return _news(tuple(kinds)).all(conn, {"after": after, "limit": limit})
-
-
-@lru_cache(maxsize=16)
-def _news(kinds: tuple[str, ...]) -> Prepared[EventRow]:
+def of_executed(kinds: Sequence[str]) -> Prepared[EventRow]:
+    """A statement for :func:`corral.store.events.following`: events of these kinds, of tasks that a runner executes."""
     query = (
         select(events)
         .join(tasks, tasks.c.task_id == events.c.task_id)
         .where(events.c.event_id > bindparam("after"), one_of(events.c.kind, kinds), _IS_EXECUTED)
     )
-    return Prepared(query.order_by(events.c.event_id).limit(bindparam("limit")))
+    return Prepared[EventRow](query.order_by(events.c.event_id).limit(bindparam("most")))
 
 
 def histories(

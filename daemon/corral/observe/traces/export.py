@@ -191,12 +191,11 @@ class TraceExport:
 
     def _next(self) -> tuple[list[Span], int | None]:
         """The spans of the next page of events, and the event up to which they tell; None: there is nothing new."""
-        bounds = {"after": self._place(), "most": AT_ONCE}
+        after = self._place()
         with self._db.reading() as conn:
-            newest, page = (events.newest(conn), _TOLD.all(conn, bounds))
-        if newest <= bounds["after"]:
+            page, last = events.following(conn, _TOLD, after, AT_ONCE)
+        if last == after:
             return [], None
-        last = page[-1]["event_id"] if len(page) == AT_ONCE else max([newest, *(event["event_id"] for event in page)])
         return self._db.read(gather, page) if page else [], last
 
     def _move_on(self, last: int) -> None:

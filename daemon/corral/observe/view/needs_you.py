@@ -6,63 +6,41 @@ An entry is derived from rows wherever possible. Conditions without a row (a dam
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection
-
-from corral.core.needs import MOST_OF_A_KIND, Need, rest
-from corral.observe.view import needs_of_alerts as alerts
-from corral.observe.view import needs_of_landing as landing
-
-if TYPE_CHECKING:
-    from corral.coordination.services import Services
-from datetime import timedelta
-from typing import TYPE_CHECKING
-
-from corral.core.instants import iso
-from corral.work.agents.store import choices, improvements, versions
-
-if TYPE_CHECKING:
-    from corral.coordination.services import Services
-import shlex
-from typing import TYPE_CHECKING
 
 from corral.config.links import linked_folders
 from corral.config.paths import set_aside_databases
 from corral.config.trust import not_trusted
 from corral.config.worktree_root import CLEANER
-from corral.core.errors import Unsupported
-from corral.core.visible import one_line
-from corral.work.agents.choices import unapproved
-from corral.work.roadmap.supervision import RoadmapSupervision
-from corral.work.worktrees.allocation import WorktreeContext
-
-if TYPE_CHECKING:
-    from corral.coordination.services import Services
-from typing import TYPE_CHECKING
-
 from corral.coordination.edits.unannounced import is_locked
 from corral.coordination.edits.verdicts import Target
 from corral.coordination.locks.keys import literal_key
+from corral.coordination.sessions.discovery import able
 from corral.coordination.sessions.processes import terminal_of
 from corral.coordination.sessions.store import sessions
+from corral.core.errors import Unsupported
+from corral.core.instants import iso
+from corral.core.needs import MOST_OF_A_KIND, Need, rest
 from corral.core.states import SessionStatus, ShownStatus
-from corral.core.visible import waiting
+from corral.core.visible import one_line, waiting
+from corral.observe.view import needs_of_alerts as alerts
+from corral.observe.view import needs_of_landing as landing
 from corral.store.rows import required
 from corral.store.rows.sessions import SessionRow
-from corral.work.tasks.store import tasks
-
-if TYPE_CHECKING:
-    from corral.coordination.services import Services
-from typing import TYPE_CHECKING
-
-from corral.coordination.sessions.discovery import able
-from corral.work.tasks.store import lists, work_pause
+from corral.work.agents.choices import unapproved
+from corral.work.agents.store import choices, improvements, versions
+from corral.work.roadmap.supervision import RoadmapSupervision
+from corral.work.tasks.store import lists, tasks, work_pause
 from corral.work.workers.limits import Parked, Throttle
 from corral.work.workers.supervisor import Supervisor
 from corral.work.worktrees import store as worktrees
+from corral.work.worktrees.allocation import WorktreeContext
 
 if TYPE_CHECKING:
     from corral.coordination.services import Services

@@ -15,10 +15,9 @@ from corral.core.instants import iso
 from corral.core.needs import count
 from corral.core.routing import EVERYONE, Routes
 from corral.core.states import OPEN_MERGES, TaskStatus
-from corral.core.visible import one_line
 from corral.observe.view.api import ClientStatus, SessionScreen, ShownScreen, StatusLine
 from corral.observe.view.needs_you import needs_you
-from corral.observe.view.session_screen import compose
+from corral.observe.view.session_screen import compose, short
 from corral.work.merges.store import merges
 from corral.work.tasks.store import tasks
 
@@ -87,6 +86,5 @@ def _number(count: int, noun: str) -> str:
 
 
 def _short(text: str, most: int) -> str:
-    """The text on one line with nothing that a terminal obeys and no part of its own, cut where it is too long."""
-    line = one_line(" ".join(text[: 4 * most].split())).replace("|", "/")
-    return line if len(line) <= most else line[: most - 1] + "…"
+    """The text as a part of the line, whose parts a bar separates."""
+    return short(text, most).replace("|", "/")

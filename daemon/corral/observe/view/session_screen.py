@@ -37,7 +37,7 @@ def compose(services: Services, conn: Connection, session_id: str) -> SessionScr
     unread = mailbox.count_unread(conn, session_id)
     is_red = any(need["kind"] == "red_target" and need["ids"].get("target") == target for need in needs)
     standing: Standing = "red" if is_red else "green" if _is_proven(conn, target) else "not verified"
-    mine = [_line(row["file_path"]) for row in held if row["session_id"] == session_id]
+    mine = [short(row["file_path"]) for row in held if row["session_id"] == session_id]
     others = len(held) - len(mine)
     parts = [
         f"{target} is {standing}",
@@ -50,18 +50,18 @@ def compose(services: Services, conn: Connection, session_id: str) -> SessionScr
         "standing": standing,
         "band": " | ".join(filter(None, parts)),
         "queue": [
-            _line(f"{row['position']}. {row['title']} ({row['branch']}): {row['waits_for']}")
+            short(f"{row['position']}. {row['title']} ({row['branch']}): {row['waits_for']}")
             for row in queue(services, conn, MOST)["queue"]
         ],
-        "locks": [_line(f"{row['file_path']}  {row['agent_name']}") for row in held[:MOST]],
+        "locks": [short(f"{row['file_path']}  {row['agent_name']}") for row in held[:MOST]],
         "mail": [
-            _line(f"{row['sender_name']}: {row['subject']} ({row['state']})")
+            short(f"{row['sender_name']}: {row['subject']} ({row['state']})")
             for row in cast("Iterator[InboxMessage]", mailbox.inbox(conn, session_id, limit=MOST))
         ],
         "needs": [
             ScreenNeed(
-                what=_line(need["what"]),
-                remedy=_line(need["remedy"]),
+                what=short(need["what"]),
+                remedy=short(need["remedy"]),
                 merge_id=need["ids"].get("merge_id") if need["kind"] == "merge_approval" else None,
             )
             for need in needs[:MOST]
@@ -84,6 +84,7 @@ def _named(paths: list[str]) -> str:
     return f"you hold {', '.join(paths[:MOST_NAMED])}{more}"
 
 
-def _line(text: object) -> str:
-    line = one_line(" ".join(str(text)[: 4 * MOST_OF_A_LINE].split()))
-    return line if len(line) <= MOST_OF_A_LINE else line[: MOST_OF_A_LINE - 1] + "…"
+def short(text: object, most: int = MOST_OF_A_LINE) -> str:
+    """The text on one line with nothing that a terminal obeys, cut where it is longer than ``most`` characters."""
+    line = one_line(" ".join(str(text)[: 4 * most].split()))
+    return line if len(line) <= most else line[: most - 1] + "…"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from operator import itemgetter
 from typing import Any, Generic, TypeVar
 
@@ -17,6 +18,9 @@ from sqlalchemy.engine import Dialect as DriverDialect
 from sqlalchemy.sql.dml import UpdateBase
 
 from corral.store.engine.dialect import Dialect, dialect_of
+
+ROWS = 16
+"""Rows that an insert of many writes at a time: at each statement the driver hands the interpreter to another thread."""
 
 R = TypeVar("R")
 Convert = Callable[[Any], Any]
@@ -95,12 +99,18 @@ class Prepared(Generic[R]):
         return int(run(conn, parameters).rowcount)
 
     def each_of(self, conn: Connection, parameters: Sequence[Mapping[str, Any]]) -> None:
-        """Run a statement that returns no rows once for each of these parameters, of which there is at least one."""
+        """Run an insert that returns no rows once for each of these parameters, of which there is at least one."""
         if dialect_of(conn) is not Dialect.SQLITE:
             statement: Any = self.statement
             conn.execute(statement, list(parameters))
             return
-        self._begun(conn).executemany(self._sql, map(self._values, parameters))
+        raw, rows = self._begun(conn), list(map(self._values, parameters))
+        head, _, one = self._sql.rpartition("VALUES ")
+        for several in (ROWS, 1):
+            sql = f"{head}VALUES {', '.join([one] * several)}"
+            while len(rows) >= several:
+                raw.execute(sql, [*chain.from_iterable(rows[:several])])
+                del rows[:several]
 
     def _run_by_sqlalchemy(self, conn: Connection, parameters: Mapping[str, Any]) -> CursorResult[Any]:
         statement: Any = self.statement

@@ -217,6 +217,11 @@ def test_each_event_gives_one_line_wherever_the_daemon_dies(world: World, monkey
     world.note(1)
     world.step()
     assert json.loads(world.export.read_text().splitlines()[-1])["action"] == "task.step1"
+    world.export.unlink()
+    world.note(2)
+    world.step()
+    again = [json.loads(line)["seq"] for line in world.export.read_text().splitlines()]
+    assert again == [*range(1, len(found) + 3)], "what somebody deleted is written again"
 
 
 def test_what_cannot_be_written_waits_and_what_is_too_much_is_counted(
@@ -233,6 +238,17 @@ def test_what_cannot_be_written_waits_and_what_is_too_much_is_counted(
     found = world.db.read(lambda conn: audit_rows.following(conn, 0, 10))
     assert [row["action"] for row in found] == ["task.step0", "task.step1", "task.step2", "audit.lines_lost"]
     assert json.loads(found[-1]["parameters"]) == {"count": 2}
+
+
+def test_a_deed_that_cannot_be_told_takes_no_other_with_it(world: World) -> None:
+    world.note(1)
+    world.trail.note_later(lambda: (_ for _ in ()).throw(ValueError("no JSON")))
+    world.note(2)
+    with pytest.raises(ValueError, match="no JSON"):
+        world.job.step(NOW)
+    world.step()
+    found = world.db.read(lambda conn: audit_rows.following(conn, 0, 10))
+    assert [row["action"] for row in found] == ["task.step1", "task.step2"]
 
 
 def test_of_a_tool_call_neither_secrets_nor_the_content_of_files_are_kept_and_no_line_is_long(world: World) -> None:
@@ -288,10 +304,10 @@ def test_the_calls_of_a_turn_are_told_once_and_those_that_were_not_named_are_cou
 
 
 def test_the_more_would_be_lost_the_sooner_it_is_written(world: World) -> None:
-    for number in range(5200):
+    for number in range(upkeep.MANY + 3 * upkeep.AT_ONCE):
         world.note(number)
     pauses = []
     while (again := world.job.step(NOW)) is not None:
         pauses.append(again - NOW)
     soon, calm = pauses[0], pauses[-1]
-    assert soon < calm < timedelta(milliseconds=100) and pauses.count(soon) == 3
+    assert soon < calm < timedelta(milliseconds=100) and pauses.count(soon) == 2

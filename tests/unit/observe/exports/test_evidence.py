@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
 
-from corral.observe.exports.evidence import MOST_OF_A_LOG, end_of_log
+from corral.config.paths import Project
+from corral.config.sections.work import Supervisor
+from corral.core.events import EventKind
+from corral.git.process.command import Git
+from corral.observe.exports.evidence import FAR_BEHIND, MOST_OF_A_LOG, Evidence, end_of_log
+from corral.store import events
+from corral.store.engine.database import Database
+from corral.store.migrate import open_schema
 
 KEY = "sk-ant-api03-verified-0123456789abcde"
 
@@ -23,3 +31,18 @@ def test_the_end_of_a_log_has_no_secret_and_no_half_of_one(tmp_path: Path) -> No
         assert found is not None and found.startswith(b"(Cut: the last") and len(found) < MOST_OF_A_LOG + 100
         assert not any(KEY[at : at + 6].encode() in found for at in range(len(KEY) - 6))
     assert end_of_log(tmp_path / "none.log") is None
+
+
+def test_events_that_end_no_task_are_not_looked_at_again(tmp_path: Path) -> None:
+    path = tmp_path / "corral.db"
+    open_schema(path)
+    db = Database(path)
+    project = Project(tmp_path, tmp_path / ".git", tmp_path, bare=False)
+    job = Evidence(db, project, Git(tmp_path), Supervisor)
+    told = EventKind.LOCK_ACQUIRED({"paths": [], "exclusive": True, "automatic": True, "checkout": None})
+    for most in (0, FAR_BEHIND + 1, 2):
+        for _ in range(most):
+            db.write(lambda conn: events.record(conn, datetime.now(timezone.utc), told))
+        assert not job.write(tmp_path / "evidence", tmp_path)
+    assert db.read(lambda conn: events.position(conn, "evidence")) == FAR_BEHIND + 1
+    db.close()
