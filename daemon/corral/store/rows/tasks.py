@@ -231,13 +231,19 @@ class CountedState(StateCount):
     state: str
 
 
-class ReadyTask(TaskDoer):
-    """A task that could start: what decides whether it does."""
+class PendingTask(TaskDoer):
+    """The columns of a task that decide whether it starts."""
 
     seq: int
     priority: int
     created_at: str
     parent_task_id: str | None
+
+
+class ReadyTask(PendingTask):
+    """A task that could start; ``has_claims``: it claims files or keys, so that it may have to wait for others."""
+
+    has_claims: bool
 
 
 class _TaskOutcome(TypedDict):

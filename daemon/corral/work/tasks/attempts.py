@@ -132,11 +132,23 @@ def started(conn: Connection, task_id: str, token: int, now: datetime, *, pid: i
     return row
 
 
-def end(conn: Connection, task_id: str, token: int, ending: Ending, now: datetime, rules: TaskRules) -> TaskRow:
+def end(
+    conn: Connection,
+    task_id: str,
+    token: int,
+    ending: Ending,
+    now: datetime,
+    rules: TaskRules,
+    *,
+    before: TaskRow | None = None,
+) -> TaskRow:
     """Close an attempt: one of completed, cancelled, interrupted, pending again, failed, dead.
 
     A request to cancel counts first: a task with a ``cancel_reason`` ends ``cancelled`` however the attempt went. The
     merge request is queued in the same transaction, and dependents are told.
+
+    Args:
+        before: The running task, where this transaction has read it already.
 
     Returns:
         The row as it is now; its ``status`` says what became of it.
@@ -144,7 +156,8 @@ def end(conn: Connection, task_id: str, token: int, ending: Ending, now: datetim
     Raises:
         LeaseLost: The task is no longer this attempt's; nothing was changed.
     """
-    before = held(conn, task_id, token)
+    if before is None:
+        before = held(conn, task_id, token)
     if ending.success and ending.to_land is not None and combining.is_held_back(conn, before):
         work = {combining.CONTRIBUTION: asdict(ending.to_land)}
         ending = replace(ending, result={**(ending.result or {}), **work}, to_land=None)

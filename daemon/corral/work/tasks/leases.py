@@ -7,10 +7,9 @@ silent while they work, and whatever they type revives it, so their lease lasts 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
-from functools import partial
+from functools import cached_property, partial
 
 from sqlalchemy import Connection
 
@@ -35,7 +34,6 @@ from corral.work.tasks.attempts import Ending, judge
 from corral.work.tasks.dependencies import reconsider
 from corral.work.tasks.store import attempts as attempt_rows
 from corral.work.tasks.store import tasks, work_pause
-from corral.work.tasks.tasks import find
 
 HOLDER_GONE = "holder_gone"
 """The ``error_code`` of a task that was given up: all who claimed it went away before it was done."""
@@ -45,27 +43,39 @@ FAILED = "failed_by_agent"
 """The ``error_code`` of a task whose holder reported a failure without a code."""
 
 
-@dataclass(frozen=True)
 class Claimant:
-    """The session that asks for work, and what it is capable of (in lower case: discovery knows no other)."""
+    """The session that asks for work, and what it is capable of (in lower case: discovery knows no other).
 
-    session_id: str
-    capabilities: frozenset[str] = frozenset()
+    Args:
+        read_capabilities: Called once, and only where a task that is on offer requires any.
+    """
+
+    def __init__(self, session_id: str, read_capabilities: Callable[[], Iterable[str]] = tuple) -> None:
+        self.session_id = session_id
+        self._read_capabilities = read_capabilities
+
+    @cached_property
+    def capabilities(self) -> frozenset[str]:
+        """All that it can do."""
+        return frozenset(capability.casefold() for capability in self._read_capabilities())
 
     def can_do(self, row: ReadyTask) -> bool:
         """Whether it has every capability that a task requires."""
         required = (row["agent_requirements"] or {}).get("capabilities", ())
-        return self.capabilities.issuperset(capability.casefold() for capability in required)
+        return not required or self.capabilities.issuperset(capability.casefold() for capability in required)
 
 
 def claimant(conn: Connection, session_id: str, of_team: Capabilities = lambda _name: ()) -> Claimant:
     """The claimant of a registered session; ``of_team`` gives the capabilities that the team declares for a name."""
-    row = sessions.get(conn, session_id)
-    if row is None:
-        return Claimant(session_id)
-    called = (row["agent_name"], *names.by_session(conn, [session_id]).get(session_id, ()))
-    able = (*row["capabilities"], *(capability for name in called for capability in of_team(name)))
-    return Claimant(session_id, frozenset(capability.casefold() for capability in able))
+
+    def capabilities() -> Iterable[str]:
+        row = sessions.get(conn, session_id)
+        if row is None:
+            return ()
+        called = (row["agent_name"], *names.by_session(conn, [session_id]).get(session_id, ()))
+        return (*row["capabilities"], *(capability for name in called for capability in of_team(name)))
+
+    return Claimant(session_id, capabilities)
 
 
 def claim(
@@ -102,7 +112,7 @@ def claim(
         started=True,
     )
     if row is not None:
-        sessions.change(conn, claimant.session_id, {"current_task": redact(row["title"])})
+        sessions.works_on(conn, claimant.session_id, redact(row["title"]))
     return row
 
 
@@ -116,7 +126,7 @@ def offered_to(
 
 def complete(
     conn: Connection,
-    task_id: str,
+    row: TaskRow,
     holders: Sequence[str],
     now: datetime,
     rules: TaskRules,
@@ -130,18 +140,17 @@ def complete(
     The same call again, after a lost answer, changes nothing and gets the same answer.
 
     Args:
+        row: The task, as it was read in this transaction.
         holders: The session that speaks, and those it may speak for.
         result: The task's result; where it failed, its ``error_code`` names why.
 
     Raises:
-        NotFound: No such task.
         LeaseLost: None of the holders has it; ``details`` say who has.
     """
-    row = find(conn, task_id)
     status = TaskStatus.COMPLETED if success else TaskStatus.FAILED
     if _is_theirs(row, holders) and (row["status"], row["result"]) == (status, result):
         return row
-    if not _holds(row, holders):
+    if not holds(row, holders):
         owner = picked(row, ("status", "session_id"))
         raise LeaseLost(
             f"Task {row['task_id']} is not yours to complete: it is {row['status']}.",
@@ -157,24 +166,15 @@ def complete(
         retryable=False,
         result=result,
     )
-    return attempts.end(conn, row["task_id"], row["fencing_token"], ending, now, rules)
-
-
-def held_task(conn: Connection, task_id: str, holders: Sequence[str]) -> TaskRow | None:
-    """The task, if one of these sessions has claimed it.
-
-    Raises:
-        NotFound: No such task.
-    """
-    row = find(conn, task_id)
-    return row if _holds(row, holders) else None
+    return attempts.end(conn, row["task_id"], row["fencing_token"], ending, now, rules, before=row)
 
 
 def _is_theirs(row: TaskRow, holders: Sequence[str]) -> bool:
     return row["runner"] is None and row["session_id"] in holders
 
 
-def _holds(row: TaskRow, holders: Sequence[str]) -> bool:
+def holds(row: TaskRow, holders: Sequence[str]) -> bool:
+    """Whether one of these sessions has claimed the task, and has it still."""
     return _is_theirs(row, holders) and row["status"] == TaskStatus.RUNNING
 
 

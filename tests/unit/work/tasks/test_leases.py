@@ -33,7 +33,11 @@ class Yard(Board):
         return self.do(lambda conn: leases.claim(conn, leases.claimant(conn, who), now, SETTINGS, task_types=types))
 
     def complete(self, task_id: str, who: str, success: bool = True, **how: Any) -> TaskRow:
-        return self.do(lambda conn: leases.complete(conn, task_id, (who,), START, self.rules, success=success, **how))
+        return self.do(
+            lambda conn: leases.complete(
+                conn, tasks.find(conn, task_id), (who,), START, self.rules, success=success, **how
+            )
+        )
 
     def keep(self, now: Any) -> list[str]:
         return [row["task_id"] for row in self.do(lambda conn: leases.keep(conn, now, SETTINGS))]
