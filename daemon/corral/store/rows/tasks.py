@@ -231,7 +231,7 @@ class CountedState(StateCount):
     state: str
 
 
-class PendingTask(TaskDoer):
+class OfferedTask(TaskDoer):
     """The columns of a task that decide whether it starts."""
 
     seq: int
@@ -240,7 +240,7 @@ class PendingTask(TaskDoer):
     parent_task_id: str | None
 
 
-class ReadyTask(PendingTask):
+class ReadyTask(OfferedTask):
     """A task that could start; ``has_claims``: it claims files or keys, so that it may have to wait for others."""
 
     has_claims: bool

@@ -26,6 +26,7 @@ from corral.core.payload import Payload, picked
 from corral.core.redaction import redact
 from corral.core.states import AttemptOutcome, SessionStatus, TaskStatus
 from corral.store import events
+from corral.store.protocol import Store
 from corral.store.rows import Columns, required
 from corral.store.rows.sessions import SessionRow
 from corral.store.rows.tasks import ReadyTask, TaskRow
@@ -33,8 +34,13 @@ from corral.work.tasks import attempts, scheduling
 from corral.work.tasks.attempts import Ending, judge
 from corral.work.tasks.dependencies import reconsider
 from corral.work.tasks.store import attempts as attempt_rows
+from corral.work.tasks.store import leases as lease_rows
 from corral.work.tasks.store import tasks, work_pause
 
+LOOK_EVERY_S = 15.0
+"""Seconds between two looks at what sessions hold."""
+RENEWED_BELOW = 0.9
+"""The share of a whole lease below which a live session's is renewed."""
 HOLDER_GONE = "holder_gone"
 """The ``error_code`` of a task that was given up: all who claimed it went away before it was done."""
 ENDED = "The session that had claimed it ended before it was done."
@@ -191,9 +197,11 @@ def also_held(conn: Connection, session_id: str, besides: TaskRow | None) -> lis
     ]
 
 
-def held(conn: Connection) -> list[TaskRow]:
-    """The tasks that sessions have claimed."""
-    return tasks.in_status(conn, TaskStatus.RUNNING, offered=True)
+def due(conn: Connection, now: datetime, settings: Settings) -> list[TaskRow]:
+    """The tasks that sessions have claimed and of which :func:`keep` would change something."""
+    # a lease is renewed once a tenth of it has passed, so that it is not written with every look
+    renewed_below = after(now, RENEWED_BELOW * settings.sessions.lease_s)
+    return lease_rows.due(conn, iso(now), renewed_below, person=PERSON, silent=SILENT)
 
 
 def keep(conn: Connection, now: datetime, settings: Settings) -> list[TaskRow]:
@@ -203,26 +211,53 @@ def keep(conn: Connection, now: datetime, settings: Settings) -> list[TaskRow]:
         The tasks that were given back.
     """
     returned = []
-    lease_s = settings.sessions.lease_s
-    for row in held(conn):
-        holder, expires_at = sessions.get(conn, required(row["session_id"])), required(row["lease_expires_at"])
-        if holder is not None and holder["agent_type"] == PERSON and expires_at <= iso(now):
-            returned.append(_give_back(conn, row, now, settings.tasks, EXPIRED))
-        elif holder is not None and holder["status"] != SessionStatus.DISCONNECTED:
-            if holder["agent_type"] == PERSON:
-                continue
-            lasts = after(now, lease_s)
-            if parse(lasts) - parse(expires_at) > timedelta(seconds=lease_s / 10):
-                attempt_rows.change_open(conn, row["task_id"], row["fencing_token"], {"lease_expires_at": lasts})
-        elif not _outlasts(holder, holder["end_reason"] if holder is not None else None):
+    for row in due(conn, now, settings):
+        holder = sessions.get(conn, required(row["session_id"]))
+        if (
+            holder is None
+            or holder["status"] == SessionStatus.DISCONNECTED
+            and not _outlasts(holder, holder["end_reason"])
+        ):
             returned.append(_give_back(conn, row, now, settings.tasks))
+        elif holder["agent_type"] == PERSON:
+            returned.append(_give_back(conn, row, now, settings.tasks, EXPIRED))
+        else:
+            lasts = {"lease_expires_at": after(now, settings.sessions.lease_s)}
+            attempt_rows.change_open(conn, row["task_id"], row["fencing_token"], lasts)
     return returned
+
+
+class LeaseWatch:
+    """Looks after what sessions have claimed, for the supervisor's step: only where something may be due.
+
+    Whatever ends a session offers its tasks again in the same transaction (:func:`give_back`), so that between two looks
+    only a person's lease can end, and none that was claimed after a look ends within ``sessions.lease_s`` of it.
+    """
+
+    def __init__(self, db: Store, settings: Callable[[], Settings]) -> None:
+        self._db = db
+        self._settings = settings
+        self._looked_at: datetime | None = None
+        self.look_at: datetime | None = None
+        """When to look again; None: nothing was claimed."""
+
+    def look(self, now: datetime) -> bool:
+        """Renew and give back what is due; returns whether a task is on offer again. A clock that was set back makes it look."""
+        if self._looked_at is not None and self.look_at is not None and self._looked_at <= now < self.look_at:
+            return False
+        settings = self._settings()
+        with self._db.reading() as conn:
+            is_any_due = bool(due(conn, now, settings))
+        returned = self._db.write(lambda conn: keep(conn, now, settings)) if is_any_due else []
+        latest = now + timedelta(seconds=min(LOOK_EVERY_S, settings.sessions.lease_s))
+        self._looked_at, self.look_at = now, self._db.read(lambda conn: next_end(conn, now, latest))
+        return bool(returned)
 
 
 def next_end(conn: Connection, now: datetime, latest: datetime) -> datetime | None:
     """When to look again at what sessions have claimed: where a lease ends, or at the latest; None: they have claimed nothing."""
-    ends = [parse(required(row["lease_expires_at"])) for row in held(conn)]
-    return min(latest, max(now, min(ends))) if ends else None
+    ends_at = lease_rows.first_end(conn)
+    return min(latest, max(now, parse(ends_at))) if ends_at else None
 
 
 def give_back(conn: Connection, session_id: str, reason: str, now: datetime, rules: TaskRules) -> list[TaskRow]:

@@ -30,7 +30,7 @@ from corral.store.rows import columns_of
 from corral.store.rows.tasks import (
     ClaimRow,
     CountedState,
-    PendingTask,
+    OfferedTask,
     ReadyTask,
     StateCount,
     StoredTask,
@@ -92,7 +92,10 @@ _LATEST_BACKOFF = Prepared[object](select(func.max(tasks.c.not_before_at)).where
 _SUSPECT = Prepared[object](
     select(tasks.c.task_id)
     .where(
-        one_of(tasks.c.status, (TaskStatus.RUNNING, TaskStatus.INTERRUPTED)), _EXECUTED, tasks.c.crashes >= SUSPECTED
+        one_of(tasks.c.status, (TaskStatus.RUNNING, TaskStatus.INTERRUPTED)),
+        _EXECUTED,
+        tasks.c.crashes >= SUSPECTED,
+        SETBACKS,  # follows from it, and has an index
     )
     .limit(1)
 )
@@ -107,7 +110,7 @@ _FREES = Prepared[object](
     ).limit(1)
 )
 READY_TASKS = select(
-    *columns_of(tasks, PendingTask),
+    *columns_of(tasks, OfferedTask),
     exists(select(task_claims.c.claim).where(task_claims.c.task_id == tasks.c.task_id)).label("has_claims"),
 )
 """Rows of tasks that could start: :class:`corral.store.rows.tasks.ReadyTask`."""
@@ -171,16 +174,15 @@ def by_idempotency_key(conn: Connection, key: str) -> TaskRow | None:
     return fetch_first(conn, attempts.TASK_ROWS.where(tasks.c.idempotency_key == key), TaskRow)
 
 
-def in_status(conn: Connection, *statuses: str, offered: bool = False) -> list[TaskRow]:
-    """Whole rows of the tasks in these states, oldest first: those that a runner executes, or that sessions claim."""
-    return _in_status(statuses, offered).all(conn, {})
+def in_status(conn: Connection, *statuses: str) -> list[TaskRow]:
+    """Whole rows of the tasks in these states that a runner executes, oldest first."""
+    return _in_status(statuses).all(conn, {})
 
 
 @lru_cache(maxsize=16)
-def _in_status(statuses: tuple[str, ...], offered: bool) -> Prepared[TaskRow]:
+def _in_status(statuses: tuple[str, ...]) -> Prepared[TaskRow]:
     is_there = or_(*(tasks.c.status == bindparam(f"status_{status}", status) for status in statuses))
-    whose = ~_EXECUTED if offered else _EXECUTED
-    return Prepared(attempts.TASK_ROWS.where(is_there, whose).order_by(tasks.c.seq))
+    return Prepared(attempts.TASK_ROWS.where(is_there, _EXECUTED).order_by(tasks.c.seq))
 
 
 def held_by(conn: Connection, session_ids: Sequence[str]) -> list[TaskRow]:
