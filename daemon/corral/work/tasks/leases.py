@@ -213,10 +213,8 @@ def keep(conn: Connection, now: datetime, settings: Settings) -> list[TaskRow]:
     returned = []
     for row in due(conn, now, settings):
         holder = sessions.get(conn, required(row["session_id"]))
-        if (
-            holder is None
-            or holder["status"] == SessionStatus.DISCONNECTED
-            and not _outlasts(holder, holder["end_reason"])
+        if holder is None or (
+            holder["status"] == SessionStatus.DISCONNECTED and not _outlasts(holder, holder["end_reason"])
         ):
             returned.append(_give_back(conn, row, now, settings.tasks))
         elif holder["agent_type"] == PERSON:
