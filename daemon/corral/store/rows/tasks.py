@@ -117,6 +117,14 @@ class TaskRow(StoredTask, CurrentAttempt):
     """A task with the attempt that counts."""
 
 
+class ClaimedTask(TypedDict):
+    """A task that a session has claimed."""
+
+    task_id: str
+    title: str
+    lease_expires_at: str | None
+
+
 class AttemptRow(_AttemptDetails):
     """An attempt at a task; its number is the fencing token."""
 

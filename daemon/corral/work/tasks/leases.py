@@ -29,7 +29,7 @@ from corral.store import events
 from corral.store.protocol import Store
 from corral.store.rows import Columns, required
 from corral.store.rows.sessions import SessionRow
-from corral.store.rows.tasks import ReadyTask, TaskRow
+from corral.store.rows.tasks import ClaimedTask, ReadyTask, TaskRow
 from corral.work.tasks import attempts, scheduling
 from corral.work.tasks.attempts import Ending, judge
 from corral.work.tasks.dependencies import reconsider
@@ -184,17 +184,13 @@ def holds(row: TaskRow, holders: Sequence[str]) -> bool:
     return _is_theirs(row, holders) and row["status"] == TaskStatus.RUNNING
 
 
-def also_held(conn: Connection, session_id: str, besides: TaskRow | None) -> list[Payload]:
+def also_held(conn: Connection, session_id: str, besides: TaskRow | None) -> list[ClaimedTask]:
     """The other tasks that a session has claimed and not completed: it forgot them, or the answer to its claim was lost.
 
     Returns:
         ``{task_id, title, lease_expires_at}``, the oldest first.
     """
-    return [
-        picked(row, ("task_id", "title", "lease_expires_at"))
-        for row in tasks.held_by(conn, [session_id])
-        if besides is None or row["task_id"] != besides["task_id"]
-    ]
+    return tasks.also_held(conn, session_id, besides["task_id"] if besides is not None else "")
 
 
 def due(conn: Connection, now: datetime, settings: Settings) -> list[TaskRow]:

@@ -286,7 +286,6 @@ async def claim(actor: Actor, task_types: Sequence[str], key: str | None = None)
     answer = await actor.write(take)
     if answer["success"]:  # from now on its lease is looked after
         services.nudges.soon("supervisor")
-        services.nudges.soon("sessions")
     return answer
 
 

@@ -20,7 +20,7 @@ from corral.store.protocol import Store
 from corral.store.rows.tasks import TaskRow
 from corral.work.tasks import attempts, leases, tasks, views
 from corral.work.tasks.leases import Claimant, LeaseWatch
-from tests.support.steps import steps
+from tests.support.steps import statements, steps
 from tests.unit.work.conftest import START, Board, at
 
 T = TypeVar("T")
@@ -124,6 +124,21 @@ def test_a_claim_passes_none_of_the_tasks_that_wait_for_a_runner(yard: Yard) -> 
     alone = claim_costs()
     yard.submit(*({} for _ in range(300)))
     assert claim_costs() < 1.2 * alone
+
+
+def test_a_claim_and_a_completion_run_few_statements(yard: Yard) -> None:
+    def claim_and_complete(conn: Connection) -> tuple[int, int]:
+        mine: list[TaskRow | None] = []
+        claims = statements(conn, lambda: mine.append(leases.claim(conn, leases.claimant(conn, "a"), START, SETTINGS)))
+        (row,) = mine
+        assert row is not None
+        end = partial(leases.complete, conn, row, ("a",), START, yard.rules, success=True)
+        return claims, statements(conn, end)
+
+    for _task in range(2):
+        yard.offer(priority=1)
+        counts = yard.do(claim_and_complete)
+    assert max(counts) <= 7
 
 
 def test_only_the_types_asked_for_and_only_what_one_is_able_to(yard: Yard) -> None:

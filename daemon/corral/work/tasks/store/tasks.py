@@ -28,6 +28,7 @@ from corral.store.engine.fetch import fetch_all, fetch_first
 from corral.store.engine.prepared import Prepared, one_of
 from corral.store.rows import columns_of
 from corral.store.rows.tasks import (
+    ClaimedTask,
     ClaimRow,
     CountedState,
     OfferedTask,
@@ -114,10 +115,18 @@ READY_TASKS = select(
     exists(select(task_claims.c.claim).where(task_claims.c.task_id == tasks.c.task_id)).label("has_claims"),
 )
 """Rows of tasks that could start: :class:`corral.store.rows.tasks.ReadyTask`."""
-_HELD_BY = Prepared[TaskRow](
+_ARE_HELD = (
     # An expression has no index: by their state SQLite would look at every claimed task, and not at the session's attempts.
-    attempts.TASK_ROWS.where(tasks.c.status.concat("") == TaskStatus.RUNNING, tasks.c.runner.is_(None))
-    .where(attempts_table.c.session_id == bindparam("session_id"), attempts_table.c.ended_at.is_(None))
+    tasks.c.status.concat("") == TaskStatus.RUNNING,
+    tasks.c.runner.is_(None),
+    attempts_table.c.session_id == bindparam("session_id"),
+    attempts_table.c.ended_at.is_(None),
+)
+_HELD_BY = Prepared[TaskRow](attempts.TASK_ROWS.where(*_ARE_HELD).order_by(tasks.c.seq))
+_ALSO_HELD = Prepared[ClaimedTask](
+    select(tasks.c.task_id, tasks.c.title, attempts_table.c.lease_expires_at)
+    .join(attempts_table, attempts.CURRENT)
+    .where(*_ARE_HELD, tasks.c.task_id != bindparam("besides"))
     .order_by(tasks.c.seq)
 )
 _CLAIMS_IN = Prepared[ClaimRow](
@@ -189,6 +198,11 @@ def held_by(conn: Connection, session_ids: Sequence[str]) -> list[TaskRow]:
     """Whole rows of the tasks that these sessions have claimed and not completed, oldest first."""
     rows = [row for session_id in session_ids for row in _HELD_BY.all(conn, {"session_id": session_id})]
     return sorted(rows, key=lambda row: row["seq"])
+
+
+def also_held(conn: Connection, session_id: str, besides: str) -> list[ClaimedTask]:
+    """The tasks that a session has claimed and not completed but this one, oldest first."""
+    return _ALSO_HELD.all(conn, {"session_id": session_id, "besides": besides})
 
 
 def claimed_with(conn: Connection, session_id: str, key: str) -> TaskRow | None:
