@@ -232,7 +232,7 @@ def test_a_daemon_that_hands_over_leaves_its_workers_alone(repo: Path) -> None:
     house = House(repo, IMPATIENT)
     task_id = house.submit(f"echo x >> {ran}; while [ ! -e {gate} ]; do sleep 0.05; done")
     house.until(lambda: house.detail(task_id)["started_at"] is not None)
-    house.supervisor.stop_all(utc_now(), leaves_workers=True)
+    house.supervisor.stop_all(leaves_workers=True)
     house.until(lambda: house.supervisor.unsettled_count() == 0)
     house.supervisor.abandon(utc_now())
     assert house.status(task_id) == "running" and find_marked(task_id)
@@ -299,7 +299,7 @@ def test_a_stop_that_runs_out_of_time_makes_no_task_suspect(repo: Path) -> None:
     house = House(repo, IMPATIENT)
     task_id = house.submit("sleep 600")
     house.until(lambda: house.detail(task_id)["started_at"] is not None)
-    house.supervisor.drain(utc_now())
+    house.supervisor.drain()
     house.supervisor.abandon(utc_now())
     assert (house.status(task_id), house.detail(task_id)["crashes"]) == ("interrupted", 0)
     house.close()
@@ -319,7 +319,7 @@ def test_draining_lets_workers_finish_and_starts_no_more(repo: Path) -> None:
     first = house.submit(f"while [ ! -e {gate} ]; do sleep 0.02; done")
     second = house.submit("true")
     house.until(lambda: house.detail(first)["started_at"] is not None)
-    house.supervisor.drain(utc_now())
+    house.supervisor.drain()
     gate.touch()
     house.until(lambda: house.supervisor.running_count() == 0)
     assert (house.status(first), house.status(second)) == ("completed", "pending")
@@ -482,13 +482,11 @@ def test_many_worktrees_at_once(repo: Path) -> None:
 
     house = House(repo, IMPATIENT)
     with ThreadPoolExecutor(MANY) as pool:
-        made = list(
-            pool.map(lambda n: house.worktrees.create(f"w{n}", session_id=None, base=None, now=utc_now()), range(MANY))
-        )
+        made = list(pool.map(lambda n: house.worktrees.create(f"w{n}", session_id=None, base=None), range(MANY)))
     assert len({row["path"] for row in made}) == MANY == len({row["port_base"] for row in made})
     assert all((Path(row["path"]) / "src" / "a.py").exists() and row["state"] == "ready" for row in made)
     with ThreadPoolExecutor(MANY) as pool:
-        gone = list(pool.map(lambda row: house.worktrees.remove(row["name"], utc_now()), made))
+        gone = list(pool.map(lambda row: house.worktrees.remove(row["name"]), made))
     assert all(row["removed"] for row in gone)
     assert git(repo, "for-each-ref", "--format=%(refname)").split() == ["refs/heads/main"]
     house.close()

@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from corral.config.links import make_own_folder
@@ -77,7 +77,7 @@ def close(
         return _without(head, finished, usage)
     crash_point("loop.committed")
     try:
-        evaluations = _evaluations(context, past, task, worktree, finished, (start, head), elapsed_s, is_unwanted, api)
+        evaluations = _evaluations(context, past, task, finished, (start, head), elapsed_s, is_unwanted, api)
     except Unwanted:
         return Ending(False, INTERRUPTED, "Its evaluation was stopped.", usage=usage)
     crash_point("loop.evaluated")
@@ -104,7 +104,6 @@ def _evaluations(
     context: WorktreeContext,
     past: Past,
     task: TaskRow,
-    worktree: WorktreeRow,
     finished: Finished,
     span: tuple[str, str],
     elapsed_s: Callable[[], float],
@@ -171,7 +170,7 @@ def _evaluations(
             place, folder=checkout.path, prove=checkout.prove, added={**checkout.env, **marks}, timeout_s=bounded_s()
         )
 
-    with JudgingCheckout(context, task, span[1], is_unwanted, lambda: left_s() <= 0) as judging:
+    with closing(JudgingCheckout(context, task, span[1], is_unwanted, lambda: left_s() <= 0)) as judging:
         return [*evaluations, *evaluating.evaluate(past.spec, facts, place_for)]
 
 
@@ -303,40 +302,25 @@ class Checkout:
     prove: Callable[[], None]
 
 
+@dataclass
 class JudgingCheckout:
-    """The checkout of one iteration; a context manager that removes it at its end.
+    """The checkout of one iteration; :meth:`close` removes it.
 
-    Args:
+    Attributes:
         task: The attempt whose work is judged.
         commit: The work.
         is_unwanted: Whether the evaluation is not needed any more; asked while setup commands run.
         is_over: Whether the time of the loop is over; the same.
     """
 
-    def __init__(
-        self,
-        context: WorktreeContext,
-        task: TaskRow,
-        commit: str,
-        is_unwanted: Callable[[], bool],
-        is_over: Callable[[], bool],
-    ) -> None:
-        self._context = context
-        self._task = task
-        self._commit = commit
-        self._is_unwanted = is_unwanted
-        self._is_over = is_over
-        self._made = 0
-        self._row: WorktreeRow | None = None
-        self._ready: tuple[Checkout, status.Seen] | None = None
-
-    def __enter__(self) -> JudgingCheckout:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._throw_away()
+    context: WorktreeContext
+    task: TaskRow
+    commit: str
+    is_unwanted: Callable[[], bool]
+    is_over: Callable[[], bool]
+    _made: int = 0
+    _row: WorktreeRow | None = None
+    _ready: tuple[Checkout, status.Seen] | None = None
 
     def checkout(self) -> Checkout:
         """The checkout, made now if a criterion needs it for the first time, or if the one before changed a tracked file.
@@ -350,37 +334,36 @@ class JudgingCheckout:
         """
         if self._ready is not None and self._is_unchanged(self._ready[1]):
             return self._ready[0]
-        self._throw_away()
+        self.close()
         self._made += 1
         number = f"-{self._made}" if self._made > 1 else ""
-        name = f"{PREFIX}{self._task['task_id'][:13]}-{self._task['fencing_token']}{number}"
-        plan = Plan(name, None, self._commit, WorktreePurpose.VERIFY, task_id=self._task["task_id"])
+        name = f"{PREFIX}{self.task['task_id'][:13]}-{self.task['fencing_token']}{number}"
+        plan = Plan(name, None, self.commit, WorktreePurpose.VERIFY, task_id=self.task["task_id"])
         try:
-            self._row, provided = allocate(
-                self._context, plan, is_unwanted=lambda: self._is_unwanted() or self._is_over()
-            )
+            self._row, provided = allocate(self.context, plan, is_unwanted=lambda: self.is_unwanted() or self.is_over())
         except (CorralError, OSError):
-            if self._is_unwanted():
+            if self.is_unwanted():
                 raise Unwanted from None
             raise
         row = self._row
-        self._context.db.write(lambda conn: mark_ready(conn, row["worktree_id"], provided))
+        self.context.db.write(lambda conn: mark_ready(conn, row["worktree_id"], provided))
         path = Path(row["path"])
         checkout = Checkout(
-            path, environment(self._context, path, provided), partial(ownership.prove_remains, self._context, row)
+            path, environment(self.context, path, provided), partial(ownership.prove_remains, self.context, row)
         )
-        self._ready = checkout, status.look(ownership.prove(self._context, row), untracked=False)
+        self._ready = checkout, status.look(ownership.prove(self.context, row), untracked=False)
         crash_point("loop.judging")
         return checkout
 
     def _is_unchanged(self, before: status.Seen) -> bool:
         assert self._row is not None
         try:
-            return status.look(ownership.prove(self._context, self._row), untracked=False) == before
+            return status.look(ownership.prove(self.context, self._row), untracked=False) == before
         except CorralError:  # a criterion has made something else of it: the next one gets another
             return False
 
-    def _throw_away(self) -> None:
+    def close(self) -> None:
+        """Remove the checkout, if there is one."""
         if self._row is not None:
-            give_up(self._context, self._row, reason="its iteration was judged")
+            give_up(self.context, self._row, reason="its iteration was judged")
         self._row = self._ready = None

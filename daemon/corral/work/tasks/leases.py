@@ -273,7 +273,7 @@ def _outlasts(holder: SessionRow | None, reason: str | None) -> bool:
 
 
 def _give_back(conn: Connection, row: TaskRow, now: datetime, rules: TaskRules, cause: str = ENDED) -> TaskRow:
-    verdict = judge(row["attempts"], row["max_retries"], retryable=True, initial_s=0, max_s=0)
+    verdict = judge(row["attempts"], row["max_retries"], initial_s=0, max_s=0)
     is_dead = verdict.status != TaskStatus.PENDING
     why: Columns = {
         "error_code": HOLDER_GONE,

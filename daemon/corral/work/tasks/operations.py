@@ -174,7 +174,7 @@ async def attach(services: Services, task_id: str) -> Payload:
             raise Conflict("The worktree of the task is being given back.", remedy="Try again in a moment.")
         await services.changes.next(0.2)
     conversation = await services.work(
-        lambda: reopening.reopen(services.db, services.git, services.of(Worktrees), task_id, services.now())
+        lambda: reopening.reopen(services.db, services.git, services.of(Worktrees), task_id)
     )
     return {**vars(conversation), "command": services.settings().runners.claude.command}
 

@@ -178,11 +178,11 @@ class Supervisor:
         """Which tasks wait for the user's approval at this moment."""
         return self._context.gate()
 
-    def drain(self, now: datetime) -> None:
+    def drain(self) -> None:
         """Start nothing new; what runs goes on."""
         self._draining = True
 
-    def stop_all(self, now: datetime, *, leaves_workers: bool = False) -> None:
+    def stop_all(self, *, leaves_workers: bool = False) -> None:
         """End every worker: the coming steps stop, salvage and mark them ``interrupted``.
 
         Args:
@@ -250,7 +250,7 @@ class Supervisor:
         running = self._db.read(lambda conn: tasks.in_status(conn, TaskStatus.RUNNING, TaskStatus.INTERRUPTED))
         self._follow(running, now, awake)
         with self._db.reading() as conn:  # one transaction: most steps find nothing of all this
-            is_any_decided, leaderless = combining.is_any_decided(conn), followers.leaderless(conn)
+            is_any_decided, leaderless = combining.is_any_decided(conn), family.leaderless(conn)
         self._settle_families(is_any_decided, leaderless, now)
         if self._leases.look(now):
             self._nudge("supervisor")

@@ -6,7 +6,6 @@ The client keeps conversations by the folder that they took place in, so a workt
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 
 from sqlalchemy import Connection
 
@@ -42,7 +41,7 @@ class Conversation:
     created: bool
 
 
-def reopen(db: Store, repo: Git, trees: Worktrees, task_id: str, now: datetime) -> Conversation:
+def reopen(db: Store, repo: Git, trees: Worktrees, task_id: str) -> Conversation:
     """Find the last conversation of a task, and make its worktree again, at its branch, where that is gone.
 
     Raises:
@@ -52,7 +51,6 @@ def reopen(db: Store, repo: Git, trees: Worktrees, task_id: str, now: datetime) 
     """
     with db.reading() as conn:
         task = tasks.find(conn, task_id)
-    with db.reading() as conn:
         attempts_made = attempts.of_task(conn, task["task_id"])
     conversations = [
         attempt
@@ -72,17 +70,16 @@ def reopen(db: Store, repo: Git, trees: Worktrees, task_id: str, now: datetime) 
             cause="Two clients in one conversation would overwrite each other's part of it.",
             remedy="Write to it (`corral message send`), or end it first (`corral task cancel ID`).",
         )
-    _require_unused(db, last)
     with db.reading() as conn:
+        _require_unused(conn, last)
         place = worktrees.get(conn, str(last["worktree_id"]))
-    assert place is not None  # a row outlives its folder
-    name = place["name"]
-    with db.reading() as conn:
+        assert place is not None  # a row outlives its folder
+        name = place["name"]
         live = worktrees.live_by_name(conn, name)
     about = (task["task_id"], last["number"], last["session_id"])
     if live is not None and live["state"] == WorktreeState.READY and trees.is_own(name):
         return Conversation(*about, live["path"], live["branch"], created=False)
-    worktree = trees.create(name, session_id=None, base=_base_of(repo, last, place), now=now)
+    worktree = trees.create(name, session_id=None, base=_base_of(repo, last, place))
     return Conversation(*about, worktree["path"], worktree["branch"], created=True)
 
 
@@ -93,9 +90,8 @@ def is_being_given_back(conn: Connection, task_id: str) -> bool:
     return place is not None and place["state"] == WorktreeState.RECLAIMING
 
 
-def _require_unused(db: Store, attempt: AttemptRow) -> None:
-    with db.reading() as conn:
-        session = sessions.get(conn, attempt["session_id"])
+def _require_unused(conn: Connection, attempt: AttemptRow) -> None:
+    session = sessions.get(conn, attempt["session_id"])
     if session is not None and session["status"] != SessionStatus.DISCONNECTED:
         process = f" (process {session['client_pid']})" if session["client_pid"] is not None else ""
         raise Conflict(

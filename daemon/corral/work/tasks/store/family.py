@@ -128,5 +128,5 @@ def ready_among(
 
 
 def leaderless(conn: Connection) -> list[StoredTask]:
-    """Open tasks of a leader that has ended, and whose cancellation was not asked for; the oldest first."""
+    """Tasks that have not ended although their leader has, and whose cancellation was not asked for yet; the oldest first."""
     return sorted(LEADERLESS.all(conn, {}), key=itemgetter("seq"))
