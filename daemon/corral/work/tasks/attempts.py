@@ -6,6 +6,7 @@ import math
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 from sqlalchemy import Connection
 
@@ -30,7 +31,6 @@ from corral.work.tasks.store import tasks
 
 if TYPE_CHECKING:
     from corral.core.event_payloads import TaskSetback
-from zlib import crc32
 
 
 @dataclass(frozen=True)

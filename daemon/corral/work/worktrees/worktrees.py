@@ -10,7 +10,7 @@ from functools import partial
 from itertools import chain, count
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from corral.config.paths import find_checkout
 from corral.coordination.sessions.store import sessions
@@ -30,10 +30,6 @@ from corral.work.worktrees import store as worktree_rows
 from corral.work.worktrees.allocation import Plan, WorktreeContext, allocate, give_up, mark_ready
 from corral.work.worktrees.api import Pool
 from corral.work.worktrees.pool import state
-
-if TYPE_CHECKING:
-    from corral.work.worktrees.allocation import WorktreeContext
-
 
 WIRE_FIELDS = ("worktree_id", "name", "path", "branch", "base_sha", "purpose", "state", "task_id", "session_id",
                "port_base", "note", "salvage_ref", "created_at")  # fmt: skip

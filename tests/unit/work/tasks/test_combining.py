@@ -37,7 +37,9 @@ def succeed(board: Board, row: TaskRow, output: str, seconds: float = 1, *, work
 
 
 def decide(board: Board) -> bool:
-    return board.do(lambda conn: combining.settle_all(conn, at(60), board.rules))
+    is_any_decided = board.do(combining.is_any_decided)
+    board.do(lambda conn: combining.settle_all(conn, at(60), board.rules))
+    return is_any_decided
 
 
 def requests(board: Board) -> list[tuple[str | None, str]]:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection
 
 from corral.core.crash import crash_point
-from corral.core.errors import CorralError
+from corral.core.errors import Conflict, CorralError
 from corral.core.identifiers import new_id
 from corral.core.instants import iso
 from corral.core.payload import Payload
 from corral.core.states import WorktreePurpose, WorktreeState
 from corral.git import refs
 from corral.git.checkouts import repointing, status, worktrees
+from corral.git.process.command import Git
 from corral.runners.tags import PROJECT_MARK, TASK_MARK
+from corral.store.rows import required
 from corral.store.rows.tasks import WorktreeRow
 from corral.work.worktrees import ownership
 from corral.work.worktrees import store as worktree_rows
@@ -34,17 +38,6 @@ from corral.work.worktrees.pool.state import (
     refuse_extras,
     refuse_if_inhabited,
 )
-
-if TYPE_CHECKING:
-    from corral.work.worktrees.allocation import WorktreeContext
-import os
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
-
-from corral.core.errors import Conflict
-from corral.core.states import LIVE_WORKTREES
-from corral.git.process.command import Git
-from corral.store.rows import required
 
 if TYPE_CHECKING:
     from corral.work.worktrees.allocation import Plan, WorktreeContext
@@ -273,7 +266,7 @@ def _repointed(context: WorktreeContext, pooled: WorktreeRow, row: WorktreeRow) 
         refs.make_branch(context.repo, ref, row["base_sha"])
     except Conflict:  # somebody has made it a moment ago: it is not this worktree's, and does not go with it
         values = {"branch": f"corral/{pooled['name']}"}
-        context.db.write(lambda conn: worktree_rows.transition(conn, row["worktree_id"], LIVE_WORKTREES, values))
+        ownership.move(context, row, values)
         raise
     crash_point("pool.branched")
     (prove().git_dir / SEAL).unlink()
