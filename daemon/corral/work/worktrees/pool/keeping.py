@@ -23,7 +23,7 @@ from corral.git.process.command import Git
 from corral.runners.tags import PROJECT_MARK, TASK_MARK
 from corral.store.rows import required
 from corral.store.rows.tasks import WorktreeRow
-from corral.work.worktrees import ownership
+from corral.work.worktrees import folders, ownership
 from corral.work.worktrees import store as worktree_rows
 from corral.work.worktrees.ownership import rename
 from corral.work.worktrees.pool import contents
@@ -99,7 +99,7 @@ def _put_away(context: WorktreeContext, row: WorktreeRow) -> None:
     name = f"pool-{new_id().replace('-', '')[-12:]}"
     row = rename(context, row, old.with_name(name))
     checkout = ownership.prove(context, row)
-    look = contents.seal(Path(row["path"]), sorted(contents.folders_of(tracked)), ())
+    look = contents.seal(Path(row["path"]), sorted(contents.folders_of(tracked)))
     (checkout.git_dir / SEAL).write_text(json.dumps({"look": look, "index": look_of_index(checkout)}))
     worktrees.end_filling(checkout)
     crash_point("pool.sealed")
@@ -113,13 +113,14 @@ def _put_away(context: WorktreeContext, row: WorktreeRow) -> None:
 def _cleaned(context: WorktreeContext, row: WorktreeRow, tracked: dict[str, str]) -> int:
     """Remove everything that is no file of the commit, and correct modes; returns what the rest takes on the disk, bytes."""
     checkout, path = ownership.prove(context, row), Path(row["path"])
-    surveyed = contents.survey(path, tracked, (), contents.spare_bits(checkout.git_dir))
+    surveyed = contents.survey(path, tracked, contents.spare_bits(checkout.git_dir))
     if surveyed.doubts:
         raise Doubt(surveyed.doubts[0])
     if surveyed.size_bytes > bounds(context)[1] * MEBI:
         raise Doubt("it takes more than worktrees.pool_disk_mb")
     ownership.prove(context, row)
-    contents.remove(path, surveyed.leftovers)
+    for leftover in surveyed.leftovers:
+        folders.remove(path / leftover)
     for name, mode in surveyed.modes.items():
         (path / name).chmod(mode)
     return surveyed.size_bytes
