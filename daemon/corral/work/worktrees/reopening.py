@@ -5,7 +5,8 @@ The client keeps conversations by the folder that they took place in, so a workt
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from typing import Any
 
 from sqlalchemy import Connection
 
@@ -17,31 +18,13 @@ from corral.git.process.command import Git
 from corral.store.protocol import Store
 from corral.store.rows.tasks import AttemptRow, WorktreeRow
 from corral.work.tasks import tasks
+from corral.work.tasks.api import Conversation
 from corral.work.tasks.store import attempts
 from corral.work.worktrees import store as worktrees
 from corral.work.worktrees.worktrees import Worktrees
 
 
-@dataclass(frozen=True)
-class Conversation:
-    """A conversation to resume.
-
-    Attributes:
-        attempt: The number of the attempt that it is of.
-        session_id: The client's own id of it.
-        worktree: The folder to resume it in.
-        created: Whether that folder was made for this.
-    """
-
-    task_id: str
-    attempt: int
-    session_id: str
-    worktree: str
-    branch: str | None
-    created: bool
-
-
-def reopen(db: Store, repo: Git, trees: Worktrees, task_id: str) -> Conversation:
+def reopen(db: Store, repo: Git, trees: Worktrees, task_id: str, command: str) -> Conversation:
     """Find the last conversation of a task, and make its worktree again, at its branch, where that is gone.
 
     Raises:
@@ -76,11 +59,17 @@ def reopen(db: Store, repo: Git, trees: Worktrees, task_id: str) -> Conversation
         assert place is not None  # a row outlives its folder
         name = place["name"]
         live = worktrees.live_by_name(conn, name)
-    about = (task["task_id"], last["number"], last["session_id"])
-    if live is not None and live["state"] == WorktreeState.READY and trees.is_own(name):
-        return Conversation(*about, live["path"], live["branch"], created=False)
-    worktree = trees.create(name, session_id=None, base=_base_of(repo, last, place))
-    return Conversation(*about, worktree["path"], worktree["branch"], created=True)
+    own = live if live is not None and live["state"] == WorktreeState.READY and trees.is_own(name) else None
+    worktree: Mapping[str, Any] = own or trees.create(name, session_id=None, base=_base_of(repo, last, place))
+    return {
+        "task_id": task["task_id"],
+        "attempt": last["number"],
+        "session_id": last["session_id"],
+        "worktree": worktree["path"],
+        "branch": worktree["branch"],
+        "created": own is None,
+        "command": command,
+    }
 
 
 def is_being_given_back(conn: Connection, task_id: str) -> bool:
