@@ -28,18 +28,22 @@ def _beside_locks(socket: Path, requests: int, offer: Callable[[int], object]) -
     """Submissions and claims of ten clients, each beside as many locks, in turns; ``offer`` submits tasks for sessions."""
     each = max(1, requests // CLIENTS)
 
+    def lock(session: str, path: str) -> bytes:
+        return http("POST", "/locks/acquire", {"session_id": session, "paths": [path]})
+
     def locks(turn: str) -> list[list[bytes]]:
         return [
-            [http("POST", "/locks/acquire", {"session_id": f"{turn}-{client}", "paths": [f"{turn}/{client}/{number}"]})
-             for number in range(each)]
+            [lock(f"{turn}-{client}", f"{turn}/{client}/{number}") for number in range(each)]
             for client in range(CLIENTS)
-        ]  # fmt: skip
+        ]
 
     def claims(turn: str) -> list[list[bytes]]:
         offer(each * CLIENTS)
+        sessions = [[f"{turn}-{client}-{number // 3}" for number in range(each)] for client in range(CLIENTS)]
+        # They register before: a claim is measured, and no registration.
+        drive(socket, [[lock(session, session) for session in of_client[::3]] for of_client in sessions])
         return [
-            [http("POST", "/tasks/claim", {"session_id": f"{turn}-{client}-{number // 3}"}) for number in range(each)]
-            for client in range(CLIENTS)
+            [http("POST", "/tasks/claim", {"session_id": session}) for session in of_client] for of_client in sessions
         ]
 
     for what, plans in (

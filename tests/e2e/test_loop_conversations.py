@@ -108,7 +108,7 @@ def test_a_new_daemon_goes_on_in_the_conversation_of_the_last_completed_iteratio
     (task_id,) = one.submit_all([loop_of(runner, tmp_path, "two")])
     one.until(lambda: len(history(one, task_id)) == 1, 60)
     one.until(lambda: one.status(task_id) == "running", 60)
-    one.supervisor.stop_all(one.now())
+    one.supervisor.stop_all()
     one.until(lambda: not one.supervisor.running_count(), 30)
     one.worktree_context.stopping.clear()
     one.worktree_context.kept.clear()

@@ -145,7 +145,7 @@ class House:
 
     def close(self) -> None:
         """As the server's stop: bounded, and nothing is left behind."""
-        self.supervisor.stop_all(self.now())
+        self.supervisor.stop_all()
         self.until(lambda: not self.supervisor.running_count(), 15)
         self.pool.shutdown(wait=True)
         self.db.close()

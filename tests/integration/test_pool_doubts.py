@@ -120,7 +120,7 @@ def test_one_that_git_was_told_to_lock_stays_and_says_why(house: Open, repo: Pat
     assert (row["name"], row["state"]) == (kept["name"], WorktreeState.RECLAIMING) and "locked" in row["note"]
     assert path.exists() and used(one) == 0
     git(repo, "worktree", "unlock", str(path))
-    assert one.worktrees.remove(kept["name"], one.now())["removed"] and not path.exists()
+    assert one.worktrees.remove(kept["name"])["removed"] and not path.exists()
 
 
 @pytest.mark.parametrize("take", taken_places.ALL, ids=lambda take: take.__name__)
@@ -172,7 +172,7 @@ def test_one_that_somebody_is_in_is_passed_over_until_they_leave(
     assert overview(one.worktree_context)["worktrees"][0]["note"] == "a process works in it"
     os.kill(pid, 9)
     os.waitpid(pid, 0)
-    one.worktrees.remove(pooled(one)[1]["name"], one.now())
+    one.worktrees.remove(pooled(one)[1]["name"])
     assert seen(one, tmp_path / "second.json")["inode"] == inode(kept)
 
 
@@ -282,7 +282,7 @@ def test_a_branch_that_somebody_makes_at_the_last_moment_is_theirs(
 
     monkeypatch.setattr(refs, "make_branch", late)
     with pytest.raises(Conflict, match="Cannot create the branch"):
-        one.worktrees.create("mine", session_id=None, base=None, now=one.now())
+        one.worktrees.create("mine", session_id=None, base=None)
     assert git(repo, "rev-parse", "refs/heads/corral/mine") == git(repo, "rev-parse", "main")
     assert one.worktrees.listing() == []
 

@@ -308,9 +308,9 @@ def test_sessions_of_workers_begin_and_end_with_their_attempts(house: Open) -> N
 
 def test_a_worktree_that_cannot_go_stays_with_a_note(house: Open, repo: Path) -> None:
     one = house()
-    made = one.worktrees.create("mine", session_id=None, base=None, now=utc_now())
+    made = one.worktrees.create("mine", session_id=None, base=None)
     git(repo, "worktree", "lock", "--reason", "mounted", made["path"])
-    after = one.worktrees.remove("mine", utc_now())
+    after = one.worktrees.remove("mine")
     assert after["removed"] is False and after["state"] == "reclaiming" and "lock" in after["note"]
     git(repo, "worktree", "unlock", made["path"])
     row = one.db.read(lambda conn: worktree_rows.live_by_name(conn, "mine"))

@@ -218,7 +218,7 @@ def test_why_no_worker_starts_is_said_without_agents_and_while_the_daemon_stops(
     assert busy == "No worker starts, since `supervisor.max_agents` is 0."
     house.settings = Settings()
     assert house.supervisor.busy is None
-    house.supervisor.drain(house.now())
+    house.supervisor.drain()
     house.supervisor.step(house.now())
     assert house.status(task) == "pending" and "The daemon is stopping" in (house.supervisor.busy or "")
 

@@ -21,7 +21,7 @@ from corral.work.worktrees import store as worktree_rows
 from tests.conftest import commit, git, worktrees_in, worktrees_of
 from tests.integration import taken_places
 from tests.integration.git.test_git_wrapper import shim
-from tests.integration.supervision import House, houses, utc_now
+from tests.integration.supervision import House, houses
 from tests.integration.taken_places import Take, state
 from tests.support.files import put
 
@@ -36,7 +36,7 @@ def house(repo: Path) -> Iterator[Open]:
 
 
 def create(one: House, name: str = "mine") -> Path:
-    return Path(one.worktrees.create(name, session_id=None, base=None, now=utc_now())["path"])
+    return Path(one.worktrees.create(name, session_id=None, base=None)["path"])
 
 
 def row_of(one: House, name: str = "mine") -> WorktreeRow:
@@ -59,7 +59,7 @@ def test_a_folder_that_a_failing_git_took_away_is_made_and_recorded_again(
         )
         place = create(one)
     assert failed.exists() and row_of(one)["folder_id"] == folder_id(place)
-    assert one.worktrees.remove("mine", utc_now())["removed"] and not place.exists()
+    assert one.worktrees.remove("mine")["removed"] and not place.exists()
 
 
 @pytest.mark.req("X5")
@@ -69,11 +69,11 @@ def test_removing_does_not_touch_what_stands_in_its_place(house: Open, repo: Pat
     place = create(one)
     kept = take(repo, place)
     before = state(kept), git(repo, "for-each-ref")
-    answer = one.worktrees.remove("mine", utc_now())
+    answer = one.worktrees.remove("mine")
     assert not answer["removed"] and answer["state"] == "ready"
     why, what_to_do = answer["note"].splitlines()
     assert str(place) in why and ("mv " in what_to_do or "git worktree repair" in what_to_do)
-    assert one.worktrees.give_back(place, utc_now()).stays == answer["note"]
+    assert one.worktrees.give_back(place).stays == answer["note"]
     assert place not in one.worktrees.own_folders(WorktreeState.READY)
     assert (state(kept), git(repo, "for-each-ref")) == before
 
@@ -120,11 +120,11 @@ def test_what_was_moved_away_frees_the_name_and_what_came_back_is_used_again(hou
     place = create(one)
     kept = taken_places.link(repo, place)
     before = state(kept)
-    assert not one.worktrees.remove("mine", utc_now())["removed"]
+    assert not one.worktrees.remove("mine")["removed"]
     place.unlink()
     (repo.parent / "moved-away").rename(place)
     assert ownership.check_ready(one.worktree_context, row_of(one)) and row_of(one)["note"] is None
-    assert one.worktrees.remove("mine", utc_now())["removed"] and not place.exists()
+    assert one.worktrees.remove("mine")["removed"] and not place.exists()
     assert create(one) == place and state(kept) == before
 
 
@@ -133,7 +133,7 @@ def test_a_users_worktree_that_was_moved_on_by_hand_keeps_its_entry(house: Open,
     place = create(one)
     taken_places.moved_worktree(repo, place)
     place.rename(repo.parent / "mine-again")
-    assert one.worktrees.remove("mine", utc_now())["removed"]
+    assert one.worktrees.remove("mine")["removed"]
     git(repo, "worktree", "repair", str(repo.parent / "mine-again"))
     assert git(repo.parent / "mine-again", "symbolic-ref", "HEAD") == "refs/heads/users-branch"
 
@@ -156,7 +156,7 @@ def test_a_worker_may_switch_branches_in_its_own_worktree(house: Open, repo: Pat
     place = create(one)
     git(place, "switch", "-q", "-c", "elsewhere")
     (place / "more.txt").write_text("x\n")
-    gone = one.worktrees.remove("mine", utc_now())
+    gone = one.worktrees.remove("mine")
     assert gone["removed"] and git(repo, "show", f"{gone['salvage_ref']}:more.txt") == "x"
 
 
@@ -193,7 +193,7 @@ def test_a_root_that_a_person_named_may_be_reached_through_a_link(house: Open, t
     place = create(one)
     assert (tmp_path / "disk" / "wt" / "mine" / "README.md").exists()
     (place / "loose.txt").write_text("x\n")
-    assert one.worktrees.remove("mine", utc_now())["removed"] and not place.exists()
+    assert one.worktrees.remove("mine")["removed"] and not place.exists()
 
 
 def test_two_projects_with_one_root_keep_out_of_each_others_folders(
@@ -214,7 +214,7 @@ def test_two_projects_with_one_root_keep_out_of_each_others_folders(
     git(repo, "worktree", "add", "-q", "-b", "taken", str(theirs))
     commit(theirs, {"x.txt": "x\n"})
     before = state(theirs)
-    assert not other.worktrees.remove("theirs", utc_now())["removed"] and state(theirs) == before
+    assert not other.worktrees.remove("theirs")["removed"] and state(theirs) == before
 
 
 @pytest.mark.parametrize("written", [str.lower, str.upper])

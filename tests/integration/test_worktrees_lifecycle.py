@@ -31,7 +31,7 @@ def house(repo: Path) -> Iterator[Open]:
 
 
 def create(one: House, name: str = "mine", session_id: str | None = None, base: str | None = None) -> dict[str, Any]:
-    return one.worktrees.create(name, session_id=session_id, base=base, now=utc_now())
+    return one.worktrees.create(name, session_id=session_id, base=base)
 
 
 def test_a_worktree_starts_at_the_targets_tip_on_its_own_branch(house: Open, repo: Path) -> None:
@@ -87,20 +87,20 @@ def test_removing_keeps_commits_on_the_branch_and_salvages_the_rest(house: Open,
     one = house()
     made = create(one)
     sha = commit(Path(made["path"]), {"done.txt": "x\n"})
-    gone = one.worktrees.remove("mine", utc_now())
+    gone = one.worktrees.remove("mine")
     assert gone["removed"] and not Path(made["path"]).exists()
     assert git(repo, "rev-parse", "corral/mine") == sha
 
     other = create(one, "other")
     (Path(other["path"]) / "loose.txt").write_text("loose\n")
-    gone = one.worktrees.remove("other", utc_now())
+    gone = one.worktrees.remove("other")
     assert gone["removed"] and git(repo, "show", f"{gone['salvage_ref']}:loose.txt") == "loose"
 
 
 def test_a_clean_worktree_leaves_nothing_behind(house: Open, repo: Path) -> None:
     one = house()
     create(one)
-    one.worktrees.remove("mine", utc_now())
+    one.worktrees.remove("mine")
     assert git(repo, "for-each-ref", "--format=%(refname)").split() == ["refs/heads/main"]
 
 
@@ -108,16 +108,16 @@ def test_what_was_salvaged_comes_back_in_a_worktree_of_its_own(house: Open) -> N
     one = house()
     made = create(one)
     (Path(made["path"]) / "src" / "a.py").write_text("changed\n")
-    one.worktrees.remove("mine", utc_now())
+    one.worktrees.remove("mine")
     (saved,) = one.worktrees.salvaged()
     assert saved["name"] == "mine" and saved["files"] == ["src/a.py"]
-    back = one.worktrees.recover("mine", utc_now())
-    again = one.worktrees.recover(saved["ref"], utc_now())
+    back = one.worktrees.recover("mine")
+    again = one.worktrees.recover(saved["ref"])
     assert (back["name"], again["name"]) == ("mine-recovered", "mine-recovered-2")
     for row in (back, again):
         assert (Path(row["path"]) / "src" / "a.py").read_text() == "changed\n" and row["state"] == "ready"
     with pytest.raises(NotFound):
-        one.worktrees.recover("nobody", utc_now())
+        one.worktrees.recover("nobody")
 
 
 def test_nobodys_floor_is_pulled_away(house: Open) -> None:
@@ -126,20 +126,20 @@ def test_nobodys_floor_is_pulled_away(house: Open) -> None:
     arrival = session_registry.Arrival(session_id="s1", worktree=made["path"])
     one.db.write(lambda conn: session_registry.register(conn, arrival, utc_now()))
     with pytest.raises(WorkAtRisk, match="works in mine"):
-        one.worktrees.remove("mine", utc_now())
+        one.worktrees.remove("mine")
     one.db.write(lambda conn: session_registry.end(conn, "s1", "over", utc_now()))
-    assert one.worktrees.remove("mine", utc_now())["removed"]
+    assert one.worktrees.remove("mine")["removed"]
 
 
 def test_an_ended_subagents_worktree_goes_and_another_sessions_stays(house: Open) -> None:
     one = house()
     create(one, "sub", session_id="agent")
     kept = create(one, "other", session_id="else")
-    one.worktrees.release_subagent("agent", utc_now())
+    one.worktrees.release_subagent("agent")
     assert [row["name"] for row in one.worktrees.listing()] == ["other"]
     assert one.worktrees.own_folders(WorktreeState.READY) == [Path(kept["path"])]
-    assert one.worktrees.give_back(Path(kept["path"]), utc_now()).stays is None and one.worktrees.listing() == []
-    assert "was not made by Corral" in str(one.worktrees.give_back(Path("/nowhere"), utc_now()).stays)
+    assert one.worktrees.give_back(Path(kept["path"])).stays is None and one.worktrees.listing() == []
+    assert "was not made by Corral" in str(one.worktrees.give_back(Path("/nowhere")).stays)
 
 
 def test_a_worktree_in_which_another_session_works_is_not_given_back(house: Open) -> None:
@@ -148,10 +148,10 @@ def test_a_worktree_in_which_another_session_works_is_not_given_back(house: Open
     for session_id in ("s1", "s2"):
         arrival = session_registry.Arrival(session_id=session_id, worktree=path)
         row = one.db.write(partial(session_registry.register, arrival=arrival, now=utc_now()))
-    assert f"{row['agent_name']} works in both" in str(one.worktrees.give_back(Path(path), utc_now(), {"s1"}).stays)
+    assert f"{row['agent_name']} works in both" in str(one.worktrees.give_back(Path(path), {"s1"}).stays)
     assert Path(path).exists()
     one.db.write(lambda conn: session_registry.end(conn, "s2", "over", utc_now()))
-    assert one.worktrees.give_back(Path(path), utc_now(), {"s1"}).stays is None
+    assert one.worktrees.give_back(Path(path), {"s1"}).stays is None
 
 
 def test_an_ended_sessions_worktree_goes_to_one_of_those_that_ask_at_once(house: Open) -> None:
@@ -185,7 +185,7 @@ def test_a_folder_deleted_by_hand_is_forgotten(house: Open, repo: Path) -> None:
     one = house()
     made = create(one)
     shutil.rmtree(made["path"])
-    assert one.worktrees.remove("mine", utc_now())["removed"]
+    assert one.worktrees.remove("mine")["removed"]
     assert len(git(repo, "worktree", "list").splitlines()) == 1
     assert create(one)["state"] == "ready"
 
@@ -230,7 +230,7 @@ def test_a_branch_that_a_dead_daemons_git_made_after_all_goes_and_no_other(house
     one = house()
     for name in ("task-1-1", "task-2-1", "mine"):
         create(one, name)
-        one.worktrees.remove(name, utc_now())
+        one.worktrees.remove(name)
     made_for_tasks = update(worktree_table).where(worktree_table.c.name != "mine").values(purpose="task")
     one.db.write(lambda conn: conn.execute(made_for_tasks))
     for name in ("task-1-1", "task-2-1", "mine", "task-of-somebody"):

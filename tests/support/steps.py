@@ -32,6 +32,18 @@ def steps(conn: Connection, action: Callable[[], object]) -> int:
     return count
 
 
+def statements(conn: Connection, action: Callable[[], object]) -> int:
+    """How many SQLite is given."""
+    asked: list[str] = []
+    raw: Any = conn.connection.dbapi_connection
+    raw.set_trace_callback(asked.append)
+    try:
+        action()
+    finally:
+        raw.set_trace_callback(None)
+    return sum(not statement.startswith("--") for statement in asked)  # those of triggers are comments
+
+
 def lines_run(module: ModuleType, action: Callable[[], object]) -> int:
     """How many lines of a module are executed."""
     count = 0

@@ -26,6 +26,11 @@ def parse(text: str) -> datetime:
     return datetime.fromisoformat(f"{text[:-1]}+00:00")  # ten times faster than strptime
 
 
+def lasted_s(began_at: str | None, ended_at: str | None) -> float | None:
+    """Seconds from one instant, as text, to another; None where either is not known."""
+    return (parse(ended_at) - parse(began_at)).total_seconds() if began_at and ended_at else None
+
+
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
 _UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 LONGEST_SPAN_S = 3_650 * 86_400.0

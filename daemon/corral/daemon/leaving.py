@@ -12,7 +12,6 @@ from enum import Enum
 from corral.config.paths import Project
 from corral.coordination.services import Services
 from corral.core import logs
-from corral.core.clock import now
 from corral.daemon.jobs import Job
 from corral.observe.exports.state_files import KEPT
 from corral.runners.process import signal_each, survivors
@@ -51,7 +50,7 @@ def leave(services: Services, jobs: Mapping[str, Job], project_id: str, reason: 
     Nothing is stored: the next start finds the tasks running and resumes them, as after a kill.
     """
     log.warning("leaving", message=reason.value, path=str(services.project.root))
-    services.of(Supervisor).stop_all(now())
+    services.of(Supervisor).stop_all()
     for job in jobs.values():
         job.stop()
     if reason is Reason.MOVED:  # processes of another daemon on the same database carry the same mark

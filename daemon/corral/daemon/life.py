@@ -225,7 +225,7 @@ async def _run(instance: Instance, parts: Assembly, ready: Callable[[], None]) -
 
 def _left_to_end(supervisor: Supervisor, how: HowToStop) -> int:
     """Ask that everything ends, by the latest request; how many attempts have not."""
-    supervisor.stop_all(now(), leaves_workers=how.leaves_workers)
+    supervisor.stop_all(leaves_workers=how.leaves_workers)
     return supervisor.unsettled_count() if how.leaves_workers else supervisor.running_count()
 
 
@@ -273,7 +273,7 @@ def _end_work(parts: Assembly, how: HowToStop) -> None:
     """End the workers, or leave them, and end the jobs, in bounded time; while ``how`` says so, the workers finish first."""
     services = parts.services
     supervisor = services.of(Supervisor)
-    supervisor.drain(now())
+    supervisor.drain()
     services.nudge("supervisor")
     while how.drain and supervisor.running_count():
         time.sleep(0.1)

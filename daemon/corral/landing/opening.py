@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from pathlib import Path
 
 from corral.core.errors import PathReplaced
@@ -16,7 +15,7 @@ from corral.work.merges import diffs
 from corral.work.worktrees.worktrees import Worktrees
 
 
-def open_request(db: Store, repo: Git, worktrees: Worktrees, merge: MergeRow, now: datetime) -> Opened:
+def open_request(db: Store, repo: Git, worktrees: Worktrees, merge: MergeRow) -> Opened:
     """Make a worktree at a request's head, or find the one made before; after a conflict, begin the merge in it.
 
     Neither the request's branch nor any other checkout is touched. What a person has there already stays as it is.
@@ -27,7 +26,7 @@ def open_request(db: Store, repo: Git, worktrees: Worktrees, merge: MergeRow, no
         GitFailed: The merge could not begin.
     """
     name = f"look-{merge['merge_id'][:8]}"
-    row = worktrees.create(name, session_id=None, base=merge["head_sha"], now=now)
+    row = worktrees.create(name, session_id=None, base=merge["head_sha"])
     if not worktrees.is_own(name):
         raise PathReplaced(f"Something else stands at {row['path']}.", remedy="Move it away, then try again.")
     checkout = open_checkout(Path(row["path"]))

@@ -174,7 +174,7 @@ async def open_worktree(services: Services, merge_id: str) -> Opened:
     """Open a request's work in a worktree of its own; after a conflict with the merge of its target begun there."""
     row = await services.work(lambda: services.db.read(of_tasks.named, merge_id))
     db, repo = services.db, services.git
-    return await services.work(lambda: opening.open_request(db, repo, services.of(Worktrees), row, services.now()))
+    return await services.work(lambda: opening.open_request(db, repo, services.of(Worktrees), row))
 
 
 @router.get("/{merge_id}/diff", answer=Changes)

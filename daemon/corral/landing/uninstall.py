@@ -100,7 +100,7 @@ def give_back(services: Services) -> tuple[list[Risk], list[str]]:
     risks: list[Risk] = []
     for row in services.of(Worktrees).listing():
         try:
-            after = services.of(Worktrees).remove(row["name"], services.now())
+            after = services.of(Worktrees).remove(row["name"])
         except CorralError as error:
             risks.append({"what": f"worktree {row['name']}", "why": error.message})
             continue

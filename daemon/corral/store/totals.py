@@ -70,21 +70,24 @@ def count_event(conn: Connection, kind: str) -> None:
         _add(conn, name, 1)
 
 
-def count_end(conn: Connection, task_id: str, status: str, error_code: str | None) -> None:
-    """Count a task that has just become terminal."""
+def count_end(conn: Connection, task_id: str, status: str, error_code: str | None, kind: str | None = None) -> None:
+    """Count a task that has just become terminal; ``kind`` is what :func:`count_use` said of the attempt that ended it."""
     outcome = _OUTCOMES.get(TaskStatus(status), "failed")
-    _add(conn, "tasks_finished", 1, str(_WHO.text(conn, {"which": task_id})), outcome)
+    _add(conn, "tasks_finished", 1, kind or str(_WHO.text(conn, {"which": task_id})), outcome)
     if outcome == "failed":
         _add(conn, "task_failures", 1, error_code or "failed")
 
 
-def count_use(conn: Connection, task_id: str, number: int) -> None:
-    """Count the tokens and the cost of an attempt that has just ended."""
-    used = _USED.one(conn, {"which": task_id, "attempt": number})
-    usage = used["usage"] or {}
-    tokens = sum(usage.get(name) or 0 for name in ("input_tokens", "output_tokens"))
-    _add(conn, "tokens", tokens, used["kind"])
-    _add(conn, "cost_usd", usage.get("cost_usd") or 0, used["kind"])
+def count_use(conn: Connection, task_id: str, number: int) -> str | None:
+    """Count the tokens and the cost of an attempt that has just ended; returns its kind, None if there is no such attempt."""
+    used = _USED.first(conn, {"which": task_id, "attempt": number})
+    if used is None:
+        return None
+    if usage := used["usage"]:
+        tokens = sum(usage.get(name) or 0 for name in ("input_tokens", "output_tokens"))
+        _add(conn, "tokens", tokens, used["kind"])
+        _add(conn, "cost_usd", usage.get("cost_usd") or 0, used["kind"])
+    return used["kind"]
 
 
 def _add(conn: Connection, name: str, more: float, label: str = "", outcome: str = "") -> None:

@@ -84,7 +84,7 @@ def test_a_failed_step_ends_those_behind_it_alone_and_is_named_once_all_have_end
     run_next(board, success=False, error_code="broken", error_message="It broke.", retryable=False)
     assert [state(board, steps[name]) for name in "abc"] == ["failed", "failed", "pending"]
     assert state(board, root) == "waiting", "c goes on"
-    assert board.do(followers.leaderless) == []
+    assert board.do(family.leaderless) == []
     run_next(board)
     row = board.do(lambda conn: tasks.find(conn, root))
     assert (row["status"], row["error_code"]) == (TaskStatus.FAILED, "dependency_failed")
@@ -107,7 +107,7 @@ def test_a_cancelled_one_takes_its_steps_with_it_and_can_be_run_again(board: Boa
     root, steps = submit(board, THREE)
     run_next(board)
     board.do(lambda conn: tasks.cancel(conn, root, START, board.rules, reason="No."))
-    board.do(lambda conn: followers.end(conn, followers.leaderless(conn), START, board.rules))
+    board.do(lambda conn: followers.end(conn, family.leaderless(conn), START, board.rules))
     assert [state(board, steps[name]) for name in "abc"] == ["completed", "cancelled", "cancelled"]
     assert state(board, root) == "cancelled"
     board.do(lambda conn: tasks.retry(conn, root, START, board.rules))

@@ -497,7 +497,7 @@ async def _subagent_stop(services: Services, event: HookEvent) -> Payload:
 def _release_worktrees(services: Services, subagent: str) -> list[str]:
     """Release a subagent's worktrees; returns a line for each that has work in it."""
     mine = [row for row in services.of(Worktrees).listing() if row["session_id"] == subagent]
-    services.of(Worktrees).release_subagent(subagent, services.now())
+    services.of(Worktrees).release_subagent(subagent)
     lines = []
     for before in mine:
         row = services.db.read(worktree_rows.get, worktree_id=before["worktree_id"]) or before
@@ -543,17 +543,13 @@ async def _give_worktree(services: Services, event: HookEvent) -> Payload:
 
     await _present(services, event, now, arrive)
     async with services.creation_locks.setdefault((owner, name), asyncio.Lock()):
-        return await services.work(
-            lambda: services.of(Worktrees).create(name, session_id=owner, base=None, now=services.now())
-        )
+        return await services.work(lambda: services.of(Worktrees).create(name, session_id=owner, base=None))
 
 
 async def _worktree_remove(services: Services, event: HookEvent) -> Payload:
     """Take a worktree back: salvaged first. The session is told of one that stays; the client shows no answer to this hook."""
     stays, lost = await services.work(
-        lambda: services.of(Worktrees).give_back(
-            Path(event.worktree_path), services.now(), {event.actor, event.session_id}
-        )
+        lambda: services.of(Worktrees).give_back(Path(event.worktree_path), {event.actor, event.session_id})
     )
     if told := stays or lost:
         became = "not removed" if stays else "removed"

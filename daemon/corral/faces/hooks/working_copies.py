@@ -73,9 +73,7 @@ async def release(services: Services, event: HookEvent) -> Payload:
     kept = await services.work(lambda: services.of(Guardian).before_release(place, "its session gives it back"))
     if kept.problem is not None:  # nothing that could not be saved is removed
         return {"vcs": {"kept": f"What is in {place} could not be saved: {kept.problem}"}}
-    stays, lost = await services.work(
-        lambda: services.of(Worktrees).give_back(place, services.now(), {event.actor, event.session_id})
-    )
+    stays, lost = await services.work(lambda: services.of(Worktrees).give_back(place, {event.actor, event.session_id}))
     services.nudge("landing")
     if told := stays or lost:
         became = "not removed" if stays else "removed"

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Integer, bindparam, delete, insert, or_, select, update
+from sqlalchemy import Connection, Integer, bindparam, delete, insert, literal_column, or_, select, update
 
 from corral.core.events import EventKind
 from corral.core.instants import iso
@@ -29,7 +29,10 @@ _ENDED = Prepared[EndedAttemptEvent](
     .limit(bindparam("limit", type_=Integer))
 )
 _OLDEST_PENDING = Prepared[PendingTask](
-    select(*columns_of(tasks, PendingTask)).where(tasks.c.status == TaskStatus.PENDING).order_by(tasks.c.seq).limit(1)
+    select(*columns_of(tasks, PendingTask))
+    .where(tasks.c.status == TaskStatus.PENDING)
+    .order_by(tasks.c.seq + literal_column("0"))  # in the table's own order SQLite would pass all that has ended
+    .limit(1)
 )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, select, update
 
 from corral.core.events import EventKind
-from corral.core.states import OPEN_MERGES, TERMINAL_TASKS, WorktreeState
+from corral.core.states import OPEN_MERGES, OPEN_TASKS, WorktreeState
 from corral.store.engine.fetch import fetch_all, has_any
 from corral.store.engine.prepared import Prepared, one_of
 from corral.store.events import move_position, position
@@ -50,7 +50,7 @@ _SAVED = Prepared[object](
     .limit(bindparam("limit"))
 )
 SETBACKS = (EventKind.TASK_RETRIED, EventKind.TASK_FAILED, EventKind.TASK_DEAD, EventKind.TASK_INTERRUPTED)
-_OPEN_TASK = select(tasks.c.task_id).where(~one_of(tasks.c.status, TERMINAL_TASKS))
+_OPEN_TASK = select(tasks.c.task_id).where(one_of(tasks.c.status, OPEN_TASKS))
 _OPEN_MERGE = select(merge_requests.c.merge_id).where(one_of(merge_requests.c.state, OPEN_MERGES))
 _ANY_TASK, _ANY_MERGE = Prepared[object](_OPEN_TASK.limit(1)), Prepared[object](_OPEN_MERGE.limit(1))
 _SUMMARY = (

@@ -11,7 +11,7 @@ from typing import Literal
 from sqlalchemy import Connection
 
 from corral.core.events import EventKind
-from corral.core.instants import iso, parse
+from corral.core.instants import iso, lasted_s
 from corral.core.payload import shaped
 from corral.core.states import ReceiptStatus, TaskStatus
 from corral.observe.metrics import store as metrics
@@ -57,8 +57,8 @@ def collect(conn: Connection, since: datetime, by: By | None, until: datetime | 
         "by": by,
         **_figures(shown),
         "states": tasks.counts(conn),
-        "queue_wait_s": _spread(_between(row["created_at"], row["claimed_at"]) for row in shown),
-        "landing_s": _spread(_between(row["created_at"], row["finished_at"]) for row in landings),
+        "queue_wait_s": _spread(lasted_s(row["created_at"], row["claimed_at"]) for row in shown),
+        "landing_s": _spread(lasted_s(row["created_at"], row["finished_at"]) for row in landings),
         "verification_s": _spread(row["duration_s"] for row in verdicts),
         "verifications_failed": sum(row["status"] == ReceiptStatus.FAILED for row in verdicts),
         **_events(metrics.count_events(conn, at, [str(kind) for kind in totals.EVENTS.values()], end)),
@@ -78,9 +78,9 @@ def recent(conn: Connection) -> RecentWork:
     completed = (row for row in ended if row["status"] == TaskStatus.COMPLETED)
     return {
         "states": tasks.counts(conn),
-        "queue_wait_s": _spread(_between(row["created_at"], row["claimed_at"]) for row in ended),
-        "duration_s": _spread(_between(row["started_at"], row["ended_at"]) for row in completed),
-        "landing_s": _spread(_between(row["created_at"], row["finished_at"]) for row in landings),
+        "queue_wait_s": _spread(lasted_s(row["created_at"], row["claimed_at"]) for row in ended),
+        "duration_s": _spread(lasted_s(row["started_at"], row["ended_at"]) for row in completed),
+        "landing_s": _spread(lasted_s(row["created_at"], row["finished_at"]) for row in landings),
         "verification_s": _spread(row["duration_s"] for row in verdicts),
     }
 
@@ -132,16 +132,12 @@ def _figures(rows: Sequence[FinishedTask]) -> Figures:
         "failures": len(failed),
         "failures_by_code": dict(Counter(row["error_code"] or "failed" for row in failed).most_common()),
         "success_rate": round(len(completed) / judged, 4) if judged else None,
-        "duration_s": _spread(_between(row["started_at"], row["ended_at"]) for row in completed),
+        "duration_s": _spread(lasted_s(row["started_at"], row["ended_at"]) for row in completed),
         "tokens": sum(row["tokens"] for row in rows),
         "cost_usd": round(sum(row["cost_usd"] for row in rows), 6),
         "memory_mb": max((row["memory_mb"] or 0 for row in rows), default=0) or None,
         "attempts": sum(row["attempts"] for row in rows),
     }
-
-
-def _between(began: str | None, ended: str | None) -> float | None:
-    return (parse(ended) - parse(began)).total_seconds() if began and ended else None
 
 
 def _spread(values: Iterable[float | None]) -> Spread:

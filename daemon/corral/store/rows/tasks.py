@@ -117,6 +117,14 @@ class TaskRow(StoredTask, CurrentAttempt):
     """A task with the attempt that counts."""
 
 
+class ClaimedTask(TypedDict):
+    """A task that a session has claimed."""
+
+    task_id: str
+    title: str
+    lease_expires_at: str | None
+
+
 class AttemptRow(_AttemptDetails):
     """An attempt at a task; its number is the fencing token."""
 
@@ -231,13 +239,19 @@ class CountedState(StateCount):
     state: str
 
 
-class ReadyTask(TaskDoer):
-    """A task that could start: what decides whether it does."""
+class OfferedTask(TaskDoer):
+    """The columns of a task that decide whether it starts."""
 
     seq: int
     priority: int
     created_at: str
     parent_task_id: str | None
+
+
+class ReadyTask(OfferedTask):
+    """A task that could start; ``has_claims``: it claims files or keys, so that it may have to wait for others."""
+
+    has_claims: bool
 
 
 class _TaskOutcome(TypedDict):

@@ -151,13 +151,13 @@ def compare(services: Services, row: ImprovementRow, now: datetime) -> None:
     names = [case["name"] for case in _plan(row)["cases"]]
     with services.db.reading() as conn:
         results = [_run(conn, runs[key].task, *key) for key in runs]
-    with services.db.reading() as conn:
         judged = _judged(conn, row, answers)
-        compared = [versions.by_hash(conn, row["agent"], sha or "") for sha in (row["base_hash"], row["new_hash"])]
+        compared = [
+            versions.by_hash(conn, row["agent"], digest or "") for digest in (row["base_hash"], row["new_hash"])
+        ]
+        _, proposals_usd = _spent(conn, proposals(conn, row))
     old, new = (version["version"] if version else "?" for version in compared)
     report: dict[str, Any] = {**improving.report(results, judged, names, of=(old, new))}
-    with services.db.reading() as conn:
-        _, proposals_usd = _spent(conn, proposals(conn, row))
     report["cost_usd"] = round(proposals_usd + judged.cost_usd + sum(run.cost_usd for run in results), 6)
     report["deployed"] = None
     if row["deploys"] and report["recommendation"] == "deploy":

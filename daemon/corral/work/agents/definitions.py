@@ -27,7 +27,6 @@ from corral.git.process.command import Git
 from corral.store.rows.agents import AgentVersionRow
 from corral.work.agents.api import AgentVersion, AgentVersionText, Deployed, VersionDiff
 from corral.work.agents.store import versions
-from corral.work.agents.store import versions as rows
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ def history(services: Services, name: str) -> History:
     except CorralError as error:
         refusal = error
     with services.db.reading() as conn:
-        rows_of_agent = rows.of_agent(conn, known_as)
+        rows_of_agent = versions.of_agent(conn, known_as)
     if refusal is not None and not rows_of_agent:
         raise refusal
     if definition is None:
@@ -85,7 +84,9 @@ def stored(services: Services, name: str, version: str) -> AgentVersionRow:
     row = named(known.versions, known.agent, version)
     if row is known.unused:
         services.db.write(
-            lambda conn: rows.add(conn, row) if rows.by_hash(conn, known.agent, row["content_hash"]) is None else None
+            lambda conn: (
+                versions.add(conn, row) if versions.by_hash(conn, known.agent, row["content_hash"]) is None else None
+            )
         )
     return row
 

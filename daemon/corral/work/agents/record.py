@@ -15,7 +15,7 @@ from enum import Enum
 from sqlalchemy import Connection
 
 from corral.core.errors import InvalidInput
-from corral.core.instants import iso
+from corral.core.instants import iso, lasted_s
 from corral.core.redaction import redact
 from corral.core.states import AttemptOutcome, MergeState
 from corral.store.rows.agents import AgentMerge, AgentWork, FeedbackRow
@@ -166,7 +166,7 @@ def figures(work: Work) -> WorkFigures:
     outcomes = {str(outcome): sum(row["outcome"] == outcome for row in rows) for outcome in AttemptOutcome}
     completed, failed = outcomes[AttemptOutcome.COMPLETED], outcomes[AttemptOutcome.FAILED]
     finished = [row for row in rows if row["outcome"] == AttemptOutcome.COMPLETED]
-    lasted = [s for row in finished if (s := row["duration_s"] or runs.lasted_s(row["started_at"], row["ended_at"]))]
+    lasted = [s for row in finished if (s := row["duration_s"] or lasted_s(row["started_at"], row["ended_at"]))]
     tasks = {row["task_id"] for row in rows}
     ratings = [rating for row in work.feedback if (rating := row["rating"]) is not None]
     comments = [redact(comment) for row in work.feedback if (comment := row["comment"])]

@@ -11,7 +11,7 @@ from typing import Any
 
 from corral.config.sections.work import Supervisor
 from corral.core.inputs import note
-from corral.core.instants import parse
+from corral.core.instants import lasted_s
 from corral.core.payload import shaped
 from corral.core.redaction import redact
 from corral.core.states import OPEN_MERGES, PHASES, TERMINAL_TASKS
@@ -162,7 +162,11 @@ _HEAD = ("attempt", "outcome", "agent", "began", "seconds", "error")
 def _facts(record: Record) -> list[tuple[Any, ...]]:
     task, merge, receipt = record.task, record.merge, record.receipt
     used = task_shapes.usage(record.attempts)
-    seconds = sum(took for attempt in record.attempts if (took := _seconds(attempt)) is not None)
+    seconds = sum(
+        took
+        for attempt in record.attempts
+        if (took := lasted_s(attempt["started_at"], attempt["ended_at"])) is not None
+    )
     facts: list[tuple[Any, ...]] = [
         ("task", lines.name_of(record.exported)),
         ("in the queue", task["task_id"]),
@@ -195,7 +199,7 @@ def _phases(asked: Sequence[str], missing: Sequence[str]) -> str:
 
 
 def _attempt(attempt: AttemptRow) -> tuple[Any, ...]:
-    took = _seconds(attempt)
+    took = lasted_s(attempt["started_at"], attempt["ended_at"])
     by = " / ".join(part for part in (attempt["agent"], attempt["runner"], attempt["model"]) if part)
     error = ": ".join(part for part in (attempt["error_code"], attempt["error_message"]) if part)
     return (
@@ -206,12 +210,6 @@ def _attempt(attempt: AttemptRow) -> tuple[Any, ...]:
         f"{took:.1f}" if took is not None else "",
         error,
     )
-
-
-def _seconds(attempt: AttemptRow) -> float | None:
-    if attempt["started_at"] is None or attempt["ended_at"] is None:
-        return None
-    return (parse(attempt["ended_at"]) - parse(attempt["started_at"])).total_seconds()
 
 
 def _table(rows: Sequence[Sequence[Any]]) -> str:

@@ -168,17 +168,16 @@ def parents(task: RoadmapTask, rows: Mapping[str, RoadmapTaskRow]) -> list[str]:
     return [row["task_id"] for row in waited_for if status_of(row) == DONE]
 
 
-def plan_next(tasks: Iterable[RoadmapTask], limit: int | None = None) -> list[RoadmapTask]:
+def plan_next(tasks: Iterable[RoadmapTask]) -> list[RoadmapTask]:
     """The tasks to work on next: pending, with every dependency done; highest priority first, then in the file's order.
 
     Args:
         tasks: In the file's order.
-        limit: The largest number of them; None: all.
     """
     known = list(tasks)
     unblocked = with_done_dependencies(known)
     ready = [task for task in known if task.status == PENDING and task.task_id in unblocked]
-    return sorted(ready, key=lambda task: -task.priority)[:limit]
+    return sorted(ready, key=lambda task: -task.priority)
 
 
 def with_done_dependencies(tasks: Iterable[RoadmapTask]) -> set[str]:

@@ -9,7 +9,7 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from corral.core.events import EventKind
-from corral.core.instants import parse
+from corral.core.instants import lasted_s
 from corral.core.states import AttemptOutcome
 from corral.store import events
 from corral.store.rows.tasks import EndedAttempt, TaskRow
@@ -54,11 +54,8 @@ def _figures(kind: str, rows: Sequence[EndedAttempt]) -> KindFigures:
 
 def durations(rows: Sequence[EndedAttempt]) -> Durations:
     """How long attempts took that started."""
-    lasted = sorted(
-        (parse(ended) - parse(began)).total_seconds()
-        for row in rows
-        if (began := row["started_at"]) and (ended := row["ended_at"])
-    )
+    spans = (lasted_s(row["started_at"], row["ended_at"]) for row in rows)
+    lasted = sorted(span for span in spans if span is not None)
     if not lasted:
         return {"mean_s": None, "median_s": None, "p95_s": None}
     nearest = lasted[-(-95 * len(lasted) // 100) - 1]  # the smallest that 95 % do not exceed

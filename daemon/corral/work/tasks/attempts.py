@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 from sqlalchemy import Connection
 
@@ -29,8 +31,6 @@ from corral.work.tasks.store import tasks
 
 if TYPE_CHECKING:
     from corral.core.event_payloads import TaskSetback
-from typing import TypedDict
-from zlib import crc32
 
 
 @dataclass(frozen=True)
@@ -132,11 +132,23 @@ def started(conn: Connection, task_id: str, token: int, now: datetime, *, pid: i
     return row
 
 
-def end(conn: Connection, task_id: str, token: int, ending: Ending, now: datetime, rules: TaskRules) -> TaskRow:
+def end(
+    conn: Connection,
+    task_id: str,
+    token: int,
+    ending: Ending,
+    now: datetime,
+    rules: TaskRules,
+    *,
+    before: TaskRow | None = None,
+) -> TaskRow:
     """Close an attempt: one of completed, cancelled, interrupted, pending again, failed, dead.
 
     A request to cancel counts first: a task with a ``cancel_reason`` ends ``cancelled`` however the attempt went. The
     merge request is queued in the same transaction, and dependents are told.
+
+    Args:
+        before: The running task, where this transaction has read it already.
 
     Returns:
         The row as it is now; its ``status`` says what became of it.
@@ -144,7 +156,8 @@ def end(conn: Connection, task_id: str, token: int, ending: Ending, now: datetim
     Raises:
         LeaseLost: The task is no longer this attempt's; nothing was changed.
     """
-    before = held(conn, task_id, token)
+    if before is None:
+        before = held(conn, task_id, token)
     if ending.success and ending.to_land is not None and combining.is_held_back(conn, before):
         work = {combining.CONTRIBUTION: asdict(ending.to_land)}
         ending = replace(ending, result={**(ending.result or {}), **work}, to_land=None)
@@ -187,7 +200,7 @@ def crash(conn: Connection, row: TaskRow, now: datetime, rules: TaskRules) -> Ta
     if row["pid"] is None and row["worktree_id"] is None:
         return interrupt(conn, row, "The daemon died before its worker had started.", now)
     crashes = row["crashes"] + 1
-    verdict = judge_crash(crashes, rules.max_crashes, **_pause(row, rules))
+    verdict = _verdict(row, rules, crashes, rules.max_crashes)
     delay_s = verdict.delay_s if crashes >= tasks.SUSPECTED else 0.0
     values = {"crashes": crashes, "not_before_at": after(now, delay_s)}
     return _cut_short(conn, row, DAEMON_DIED, _crash_message(crashes), now, values)
@@ -340,14 +353,16 @@ def _outcome(before: TaskRow, ending: Ending, now: datetime, rules: TaskRules) -
     if ending.is_fault:
         return _fault(before, ending, setback, now, rules)
     most = retries_left(before, ending.error_code)
-    verdict = judge(before["attempts"], most, retryable=ending.retryable, **_pause(before, rules))
+    verdict = _verdict(before, rules, before["attempts"], most, retryable=ending.retryable)
     due: Columns = {"not_before_at": after(now, verdict.delay_s)} if verdict.status == TaskStatus.PENDING else {}
     values = {"status": verdict.status, "result": ending.result, **why, **_CLEARED, **due}
     return values, TASK_SETBACKS[verdict.status]({**setback, "delay_s": verdict.delay_s})
 
 
-def _pause(task: TaskRow, rules: TaskRules) -> Backoff:
-    return {"initial_s": rules.retry_initial_s, "max_s": rules.retry_max_s, "seed": task["task_id"]}
+def _verdict(task: TaskRow, rules: TaskRules, count: int, most: float, *, retryable: bool = True) -> Verdict:
+    """What :func:`judge` says by the settings, and by the task's own wait."""
+    waits = {"initial_s": rules.retry_initial_s, "max_s": rules.retry_max_s}
+    return judge(count, most, retryable=retryable, seed=task["task_id"], **waits)
 
 
 def retries_left(task: TaskRow, error_code: str | None) -> int:
@@ -363,15 +378,14 @@ def _fault(
     before: TaskRow, ending: Ending, setback: TaskSetback, now: datetime, rules: TaskRules
 ) -> tuple[Columns, Event]:
     """The columns and the event after a fault of the machine. If a worker had run, its task may have caused the fault."""
-    pause = _pause(before, rules)
     if before["pid"] is not None or ending.error_code == WORKER_LOST:
         count = {"crashes": before["crashes"] + 1}
         setback = {**setback, "crashes": count["crashes"]}
-        verdict = judge_crash(count["crashes"], rules.max_crashes, **pause)
+        verdict = _verdict(before, rules, count["crashes"], rules.max_crashes)
     else:
         count = {"faults": before["faults"] + 1}
         setback = {**setback, "faults": count["faults"]}
-        verdict = judge_fault(count["faults"], **pause)
+        verdict = _verdict(before, rules, count["faults"], math.inf)
     why: Columns = {"error_code": ending.error_code, "error_message": ending.error_message}
     values = {"status": verdict.status, "result": ending.result, **count, **why}
     if verdict.status == TaskStatus.PENDING:
@@ -435,14 +449,6 @@ class Verdict:
     delay_s: float = 0.0
 
 
-class Backoff(TypedDict):
-    """The arguments of :func:`backoff_s` that settings and the task decide about."""
-
-    initial_s: float
-    max_s: float
-    seed: str
-
-
 def backoff_s(attempts: int, *, initial_s: float, max_s: float, seed: str = "") -> float:
     """Seconds to wait after the ``attempts``-th attempt (from 1): doubles each time, bounded.
 
@@ -456,13 +462,16 @@ def backoff_s(attempts: int, *, initial_s: float, max_s: float, seed: str = "") 
 
 
 def judge(
-    attempts: int, max_retries: int, *, retryable: bool, initial_s: float, max_s: float, seed: str = ""
+    count: int, most: float, *, retryable: bool = True, initial_s: float, max_s: float, seed: str = ""
 ) -> Verdict:
-    """Decide about a failed attempt.
+    """Decide about an attempt that ended badly.
+
+    The first death says little, since others ran then too. From the second one on the task runs beside no other suspect.
 
     Args:
-        attempts: How many were claimed so far, this one included.
-        max_retries: How many may follow the first.
+        count: How many ended so, this one included: attempts that were claimed, starts in a row that the machine prevented, or
+            deaths in a row of the daemon or of the worker.
+        most: How many of them may be followed by another attempt; infinite: all.
         retryable: Whether another try could end otherwise.
         initial_s: The first wait, seconds.
         max_s: The longest wait, seconds.
@@ -470,35 +479,6 @@ def judge(
     """
     if not retryable:
         return Verdict(TaskStatus.FAILED)
-    if attempts > max_retries:
+    if count > most:
         return Verdict(TaskStatus.DEAD)
-    return Verdict(TaskStatus.PENDING, backoff_s(attempts, initial_s=initial_s, max_s=max_s, seed=seed))
-
-
-def judge_fault(faults: int, *, initial_s: float, max_s: float, seed: str = "") -> Verdict:
-    """Decide about a task whose worker the machine did not let start.
-
-    Args:
-        faults: How many starts were prevented in a row, this one included.
-        initial_s: The first wait, seconds.
-        max_s: The longest wait, seconds.
-        seed: As in :func:`backoff_s`.
-    """
-    return Verdict(TaskStatus.PENDING, backoff_s(faults, initial_s=initial_s, max_s=max_s, seed=seed))
-
-
-def judge_crash(crashes: int, max_crashes: int, *, initial_s: float, max_s: float, seed: str = "") -> Verdict:
-    """Decide about a task that was running when its daemon or its worker died.
-
-    The first death says little, since others ran then too. From the second one on the task runs beside no other suspect.
-
-    Args:
-        crashes: How many of its attempts ended like that in a row, this one included.
-        max_crashes: How many of them are forgiven.
-        initial_s: The first wait, seconds.
-        max_s: The longest wait, seconds.
-        seed: As in :func:`backoff_s`.
-    """
-    if crashes > max_crashes:
-        return Verdict(TaskStatus.DEAD)
-    return Verdict(TaskStatus.PENDING, backoff_s(crashes, initial_s=initial_s, max_s=max_s, seed=seed))
+    return Verdict(TaskStatus.PENDING, backoff_s(count, initial_s=initial_s, max_s=max_s, seed=seed))

@@ -11,11 +11,12 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
 from corral.config.sections.work import Tasks as TaskRules
-from corral.core.events import EventKind
+from corral.core.events import Event, EventKind
 from corral.core.instants import iso
 from corral.core.payload import Payload
 from corral.core.states import RETURNED_MERGES, TERMINAL_TASKS, Combine, MergeState, TaskStatus
@@ -26,6 +27,9 @@ from corral.work.merges.store import merges
 from corral.work.merges.store import of_tasks as merge_tasks
 from corral.work.tasks.dependencies import reconsider
 from corral.work.tasks.store import family, tasks
+
+if TYPE_CHECKING:
+    from corral.core.event_payloads import TaskSetback
 
 CHOOSES_ONE = (Combine.FIRST, Combine.VOTE, Combine.SYNTHESIZE)
 """Rules by which members do not land by themselves."""
@@ -39,10 +43,10 @@ def is_any_decided(conn: Connection) -> bool:
     return bool(family.decided(conn))
 
 
-def settle_all(conn: Connection, now: datetime, rules: TaskRules) -> bool:
-    """Decide the tasks whose members have done what their rule needs; whether there were any."""
-    settled = [_settle(conn, row, _members(conn, row), now, rules) for row in family.decided(conn)]
-    return any(settled)
+def settle_all(conn: Connection, now: datetime, rules: TaskRules) -> None:
+    """Decide the tasks whose members have done what their rule needs."""
+    for row in family.decided(conn):
+        _settle(conn, row, now, rules)
 
 
 def failed_members(conn: Connection, row: TaskRow) -> list[str]:
@@ -85,84 +89,59 @@ def synthesis(conn: Connection, task: TaskRow) -> str | None:
     return "\n\n".join([request, *parts])
 
 
-def _settle(conn: Connection, row: TaskRow, members: Sequence[TaskRow], now: datetime, rules: TaskRules) -> bool:
+def _settle(conn: Connection, row: TaskRow, now: datetime, rules: TaskRules) -> None:
+    members = _members(conn, row)
     succeeded = [
         member for member in members if member["status"] == TaskStatus.COMPLETED and not came_back(conn, member)
     ]
     ended = [member for member in members if member["status"] in TERMINAL_TASKS]
     rule, is_over = Combine(row["combine"] or Combine.ALL), len(ended) == len(members)
+
+    def end(values: Columns, result: Payload, event: Event, winner: TaskRow | None = None) -> None:
+        kept = {**values, "result": {**result, "contributions": _contributions(members)}, "completed_at": iso(now)}
+        if tasks.transition(conn, row["task_id"], (TaskStatus.WAITING,), kept) is None:
+            return
+        events.record(conn, now, event, task_id=row["task_id"])
+        if winner is not None and (work := (winner["result"] or {}).get(CONTRIBUTION)):
+            merges.submit(
+                conn, task_id=row["task_id"], session_id=winner["session_id"], title=row["title"], priority=row["priority"],
+                now=now, **work,
+            )  # fmt: skip
+        reconsider(conn, [row["task_id"]], now, unblock_on=rules.unblock_on)
+
+    def complete(result: Payload, winner: TaskRow | None = None) -> None:
+        work = (winner["result"] or {}).get(CONTRIBUTION) if winner is not None else None
+        head = work["head_sha"] if work else None
+        event = EventKind.TASK_COMPLETED({"attempt": 0, "head_sha": head})
+        end({"status": TaskStatus.COMPLETED}, result, event, winner)
+
+    def fail(code: str, message: str) -> None:
+        why: TaskSetback = {"error_code": code, "error_message": message}
+        end({"status": TaskStatus.FAILED, **why}, {}, EventKind.TASK_FAILED(why))
+
     if rule is Combine.FIRST and succeeded:
         winner = min(succeeded, key=lambda member: (member["completed_at"] or "", member["seq"]))
-        return _complete(conn, row, members, now, rules, result=_own(winner), winner=winner)
-    if not is_over:
-        return False
-    if not succeeded or (rule is Combine.ALL and len(succeeded) < len(members)):
-        message = f"{len(members) - len(succeeded)} of its {len(members)} agents did not succeed."
-        return _fail(conn, row, members, "agents_failed", message, now, rules)
-    if rule is Combine.SYNTHESIZE:
+        complete(_own(winner), winner)
+    elif not is_over:
+        return
+    elif not succeeded or (rule is Combine.ALL and len(succeeded) < len(members)):
+        fail("agents_failed", f"{len(members) - len(succeeded)} of its {len(members)} agents did not succeed.")
+    elif rule is Combine.SYNTHESIZE:
         moved = tasks.transition(conn, row["task_id"], (TaskStatus.WAITING,), {"status": TaskStatus.PENDING})
         if moved is not None:
             events.record(conn, now, EventKind.TASK_UNBLOCKED, task_id=row["task_id"])
-        return True
-    if rule is Combine.VOTE:
+    elif rule is Combine.VOTE:
         votes = Counter(_vote(member) for member in succeeded)
         (most, number), *_ = votes.most_common(1)
         if 2 * number <= len(members):
-            message = f"No result has a majority: the most frequent one has {number} of {len(members)} votes."
-            return _fail(conn, row, members, "no_majority", message, now, rules)
-        winner = next(member for member in succeeded if _vote(member) == most)
-        result = {**_own(winner), "votes": {"for": number, "of": len(members)}}
-        return _complete(conn, row, members, now, rules, result=result, winner=winner)
-    joined = "\n\n".join(filter(None, (_output(member) for member in succeeded)))
-    result = {"output": joined} if rule is Combine.CONCAT else {}
-    return _complete(conn, row, members, now, rules, result=result)
-
-
-def _complete(
-    conn: Connection,
-    row: TaskRow,
-    members: Sequence[TaskRow],
-    now: datetime,
-    rules: TaskRules,
-    *,
-    result: Payload,
-    winner: TaskRow | None = None,
-) -> bool:
-    values = {"status": TaskStatus.COMPLETED, "result": {**result, "contributions": _contributions(members)}}
-    work = (winner["result"] or {}).get(CONTRIBUTION) if winner is not None else None
-    if not _end(conn, row, values, now):
-        return False
-    head = work["head_sha"] if work else None
-    events.record(conn, now, EventKind.TASK_COMPLETED({"attempt": 0, "head_sha": head}), task_id=row["task_id"])
-    if winner is not None and work:
-        merges.submit(
-            conn,
-            task_id=row["task_id"],
-            session_id=winner["session_id"],
-            title=row["title"],
-            priority=row["priority"],
-            now=now,
-            **work,
-        )
-    reconsider(conn, [row["task_id"]], now, unblock_on=rules.unblock_on)
-    return True
-
-
-def _fail(
-    conn: Connection, row: TaskRow, members: Sequence[TaskRow], code: str, message: str, now: datetime, rules: TaskRules
-) -> bool:
-    why = {"error_code": code, "error_message": message, "result": {"contributions": _contributions(members)}}
-    if not _end(conn, row, {"status": TaskStatus.FAILED, **why}, now):
-        return False
-    failed = EventKind.TASK_FAILED({"error_code": code, "error_message": message})
-    events.record(conn, now, failed, task_id=row["task_id"])
-    reconsider(conn, [row["task_id"]], now, unblock_on=rules.unblock_on)
-    return True
-
-
-def _end(conn: Connection, row: TaskRow, values: Columns, now: datetime) -> bool:
-    ended = {**values, "completed_at": iso(now)}
-    return tasks.transition(conn, row["task_id"], (TaskStatus.WAITING,), ended) is not None
+            most_frequent = f"the most frequent one has {number} of {len(members)} votes"
+            fail("no_majority", f"No result has a majority: {most_frequent}.")
+        else:
+            winner = next(member for member in succeeded if _vote(member) == most)
+            complete({**_own(winner), "votes": {"for": number, "of": len(members)}}, winner)
+    else:
+        joined = "\n\n".join(filter(None, (_output(member) for member in succeeded)))
+        complete({"output": joined} if rule is Combine.CONCAT else {})
 
 
 def _contributions(members: Sequence[TaskRow]) -> list[Payload]:

@@ -20,7 +20,8 @@ from corral.git.process.command import open_checkout
 from corral.store.rows.tasks import WorktreePlace
 from corral.work.merges import settling
 from corral.work.tasks import leases
-from corral.work.tasks.store import dependencies, tasks
+from corral.work.tasks.store import tasks
+from corral.work.tasks.tasks import find
 from corral.work.worktrees import store as worktrees
 
 MOST_NAMED = 20
@@ -50,13 +51,13 @@ async def complete(actor: Actor, task_id: str, **outcome: Any) -> Payload:
     def look_or_end(conn: Connection, me: Holder) -> Payload:
         nonlocal place, frees
         holders = (me.session_id, *me.kin)
-        if outcome["success"] and place is None and (task := leases.held_task(conn, task_id, holders)) is not None:
+        task = find(conn, task_id)
+        if outcome["success"] and place is None and leases.holds(task, holders):
             place = worktrees.worked_in(conn, holders)
             if place is not None:
                 return {**place, "task_id": task["task_id"], "session_id": me.session_id}
-        row = leases.complete(conn, task_id, holders, now, rules, **outcome)
-        claims = tasks.claims_of(conn, row["task_id"])[row["task_id"]]
-        frees = bool(claims) or dependencies.has_children(conn, row["task_id"])
+        row = leases.complete(conn, task, holders, now, rules, **outcome)
+        frees = tasks.may_free_others(conn, row["task_id"])
         return {"task_id": row["task_id"], "status": row["status"]}
 
     row, submitted = await actor.write(look_or_end), {}

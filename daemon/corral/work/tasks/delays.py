@@ -114,7 +114,7 @@ def _for_sessions(row: TaskRow, blocked_by_claims: Callable[..., str | None]) ->
     required = (row["agent_requirements"] or {}).get("capabilities") or ()
     text = FOR_SESSIONS.format(capable=f" that is capable of {one_line(', '.join(required))}" if required else "")
     # Which session will ask is unknown: assume one that is capable of exactly this task.
-    claimant = Claimant("", frozenset(capability.casefold() for capability in required))
+    claimant = Claimant("", lambda: required)
     held_back = blocked_by_claims(ready=partial(leases.offered_to, who=claimant))
     return f"{text} {held_back}" if held_back else text
 

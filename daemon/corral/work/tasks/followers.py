@@ -70,11 +70,6 @@ def too_deep(subject: str, depth: int, max_depth: int) -> InvalidInput:
     )
 
 
-def leaderless(conn: Connection) -> list[StoredTask]:
-    """Tasks that have not ended although their leader has, and whose cancellation was not asked for yet."""
-    return family.leaderless(conn)
-
-
 def end(conn: Connection, rows: Sequence[StoredTask], now: datetime, rules: TaskRules) -> None:
     """Cancel these tasks, because their leader has ended."""
     for row in rows:

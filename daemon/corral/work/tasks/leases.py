@@ -7,10 +7,9 @@ silent while they work, and whatever they type revives it, so their lease lasts 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
-from functools import partial
+from functools import cached_property, partial
 
 from sqlalchemy import Connection
 
@@ -27,16 +26,21 @@ from corral.core.payload import Payload, picked
 from corral.core.redaction import redact
 from corral.core.states import AttemptOutcome, SessionStatus, TaskStatus
 from corral.store import events
+from corral.store.protocol import Store
 from corral.store.rows import Columns, required
 from corral.store.rows.sessions import SessionRow
-from corral.store.rows.tasks import ReadyTask, TaskRow
+from corral.store.rows.tasks import ClaimedTask, ReadyTask, TaskRow
 from corral.work.tasks import attempts, scheduling
 from corral.work.tasks.attempts import Ending, judge
 from corral.work.tasks.dependencies import reconsider
 from corral.work.tasks.store import attempts as attempt_rows
+from corral.work.tasks.store import leases as lease_rows
 from corral.work.tasks.store import tasks, work_pause
-from corral.work.tasks.tasks import find
 
+LOOK_EVERY_S = 15.0
+"""Seconds between two looks at what sessions hold."""
+RENEWED_BELOW = 0.9
+"""The share of a whole lease below which a live session's is renewed."""
 HOLDER_GONE = "holder_gone"
 """The ``error_code`` of a task that was given up: all who claimed it went away before it was done."""
 ENDED = "The session that had claimed it ended before it was done."
@@ -45,27 +49,39 @@ FAILED = "failed_by_agent"
 """The ``error_code`` of a task whose holder reported a failure without a code."""
 
 
-@dataclass(frozen=True)
 class Claimant:
-    """The session that asks for work, and what it is capable of (in lower case: discovery knows no other)."""
+    """The session that asks for work, and what it is capable of (in lower case: discovery knows no other).
 
-    session_id: str
-    capabilities: frozenset[str] = frozenset()
+    Args:
+        read_capabilities: Called once, and only where a task that is on offer requires any.
+    """
+
+    def __init__(self, session_id: str, read_capabilities: Callable[[], Iterable[str]] = tuple) -> None:
+        self.session_id = session_id
+        self._read_capabilities = read_capabilities
+
+    @cached_property
+    def capabilities(self) -> frozenset[str]:
+        """All that it can do."""
+        return frozenset(capability.casefold() for capability in self._read_capabilities())
 
     def can_do(self, row: ReadyTask) -> bool:
         """Whether it has every capability that a task requires."""
         required = (row["agent_requirements"] or {}).get("capabilities", ())
-        return self.capabilities.issuperset(capability.casefold() for capability in required)
+        return not required or self.capabilities.issuperset(capability.casefold() for capability in required)
 
 
 def claimant(conn: Connection, session_id: str, of_team: Capabilities = lambda _name: ()) -> Claimant:
     """The claimant of a registered session; ``of_team`` gives the capabilities that the team declares for a name."""
-    row = sessions.get(conn, session_id)
-    if row is None:
-        return Claimant(session_id)
-    called = (row["agent_name"], *names.by_session(conn, [session_id]).get(session_id, ()))
-    able = (*row["capabilities"], *(capability for name in called for capability in of_team(name)))
-    return Claimant(session_id, frozenset(capability.casefold() for capability in able))
+
+    def capabilities() -> Iterable[str]:
+        row = sessions.get(conn, session_id)
+        if row is None:
+            return ()
+        called = (row["agent_name"], *names.by_session(conn, [session_id]).get(session_id, ()))
+        return (*row["capabilities"], *(capability for name in called for capability in of_team(name)))
+
+    return Claimant(session_id, capabilities)
 
 
 def claim(
@@ -102,7 +118,7 @@ def claim(
         started=True,
     )
     if row is not None:
-        sessions.change(conn, claimant.session_id, {"current_task": redact(row["title"])})
+        sessions.works_on(conn, claimant.session_id, redact(row["title"]))
     return row
 
 
@@ -116,7 +132,7 @@ def offered_to(
 
 def complete(
     conn: Connection,
-    task_id: str,
+    row: TaskRow,
     holders: Sequence[str],
     now: datetime,
     rules: TaskRules,
@@ -130,18 +146,17 @@ def complete(
     The same call again, after a lost answer, changes nothing and gets the same answer.
 
     Args:
+        row: The task, as it was read in this transaction.
         holders: The session that speaks, and those it may speak for.
         result: The task's result; where it failed, its ``error_code`` names why.
 
     Raises:
-        NotFound: No such task.
         LeaseLost: None of the holders has it; ``details`` say who has.
     """
-    row = find(conn, task_id)
     status = TaskStatus.COMPLETED if success else TaskStatus.FAILED
     if _is_theirs(row, holders) and (row["status"], row["result"]) == (status, result):
         return row
-    if not _holds(row, holders):
+    if not holds(row, holders):
         owner = picked(row, ("status", "session_id"))
         raise LeaseLost(
             f"Task {row['task_id']} is not yours to complete: it is {row['status']}.",
@@ -157,43 +172,32 @@ def complete(
         retryable=False,
         result=result,
     )
-    return attempts.end(conn, row["task_id"], row["fencing_token"], ending, now, rules)
-
-
-def held_task(conn: Connection, task_id: str, holders: Sequence[str]) -> TaskRow | None:
-    """The task, if one of these sessions has claimed it.
-
-    Raises:
-        NotFound: No such task.
-    """
-    row = find(conn, task_id)
-    return row if _holds(row, holders) else None
+    return attempts.end(conn, row["task_id"], row["fencing_token"], ending, now, rules, before=row)
 
 
 def _is_theirs(row: TaskRow, holders: Sequence[str]) -> bool:
     return row["runner"] is None and row["session_id"] in holders
 
 
-def _holds(row: TaskRow, holders: Sequence[str]) -> bool:
+def holds(row: TaskRow, holders: Sequence[str]) -> bool:
+    """Whether one of these sessions has claimed the task, and has it still."""
     return _is_theirs(row, holders) and row["status"] == TaskStatus.RUNNING
 
 
-def also_held(conn: Connection, session_id: str, besides: TaskRow | None) -> list[Payload]:
+def also_held(conn: Connection, session_id: str, besides: TaskRow | None) -> list[ClaimedTask]:
     """The other tasks that a session has claimed and not completed: it forgot them, or the answer to its claim was lost.
 
     Returns:
         ``{task_id, title, lease_expires_at}``, the oldest first.
     """
-    return [
-        picked(row, ("task_id", "title", "lease_expires_at"))
-        for row in tasks.held_by(conn, [session_id])
-        if besides is None or row["task_id"] != besides["task_id"]
-    ]
+    return tasks.also_held(conn, session_id, besides["task_id"] if besides is not None else "")
 
 
-def held(conn: Connection) -> list[TaskRow]:
-    """The tasks that sessions have claimed."""
-    return tasks.in_status(conn, TaskStatus.RUNNING, offered=True)
+def due(conn: Connection, now: datetime, settings: Settings) -> list[TaskRow]:
+    """The tasks that sessions have claimed and of which :func:`keep` would change something."""
+    # a lease is renewed once a tenth of it has passed, so that it is not written with every look
+    renewed_below = after(now, RENEWED_BELOW * settings.sessions.lease_s)
+    return lease_rows.due(conn, iso(now), renewed_below, person=PERSON, silent=SILENT)
 
 
 def keep(conn: Connection, now: datetime, settings: Settings) -> list[TaskRow]:
@@ -203,26 +207,51 @@ def keep(conn: Connection, now: datetime, settings: Settings) -> list[TaskRow]:
         The tasks that were given back.
     """
     returned = []
-    lease_s = settings.sessions.lease_s
-    for row in held(conn):
-        holder, expires_at = sessions.get(conn, required(row["session_id"])), required(row["lease_expires_at"])
-        if holder is not None and holder["agent_type"] == PERSON and expires_at <= iso(now):
-            returned.append(_give_back(conn, row, now, settings.tasks, EXPIRED))
-        elif holder is not None and holder["status"] != SessionStatus.DISCONNECTED:
-            if holder["agent_type"] == PERSON:
-                continue
-            lasts = after(now, lease_s)
-            if parse(lasts) - parse(expires_at) > timedelta(seconds=lease_s / 10):
-                attempt_rows.change_open(conn, row["task_id"], row["fencing_token"], {"lease_expires_at": lasts})
-        elif not _outlasts(holder, holder["end_reason"] if holder is not None else None):
+    for row in due(conn, now, settings):
+        holder = sessions.get(conn, required(row["session_id"]))
+        if holder is None or (
+            holder["status"] == SessionStatus.DISCONNECTED and not _outlasts(holder, holder["end_reason"])
+        ):
             returned.append(_give_back(conn, row, now, settings.tasks))
+        elif holder["agent_type"] == PERSON:
+            returned.append(_give_back(conn, row, now, settings.tasks, EXPIRED))
+        else:
+            lasts = {"lease_expires_at": after(now, settings.sessions.lease_s)}
+            attempt_rows.change_open(conn, row["task_id"], row["fencing_token"], lasts)
     return returned
+
+
+class LeaseWatch:
+    """Looks after what sessions have claimed, for the supervisor's step: only where something may be due.
+
+    Whatever ends a session offers its tasks again in the same transaction (:func:`give_back`), so that between two looks
+    only a person's lease can end, and none that was claimed after a look ends within ``sessions.lease_s`` of it.
+    """
+
+    def __init__(self, db: Store, settings: Callable[[], Settings]) -> None:
+        self._db = db
+        self._settings = settings
+        self._looked_at: datetime | None = None
+        self.look_at: datetime | None = None
+        """When to look again; None: nothing was claimed."""
+
+    def look(self, now: datetime) -> bool:
+        """Renew and give back what is due; returns whether a task is on offer again. A clock that was set back makes it look."""
+        if self._looked_at is not None and self.look_at is not None and self._looked_at <= now < self.look_at:
+            return False
+        settings = self._settings()
+        with self._db.reading() as conn:
+            is_any_due = bool(due(conn, now, settings))
+        returned = self._db.write(lambda conn: keep(conn, now, settings)) if is_any_due else []
+        latest = now + timedelta(seconds=min(LOOK_EVERY_S, settings.sessions.lease_s))
+        self._looked_at, self.look_at = now, self._db.read(lambda conn: next_end(conn, now, latest))
+        return bool(returned)
 
 
 def next_end(conn: Connection, now: datetime, latest: datetime) -> datetime | None:
     """When to look again at what sessions have claimed: where a lease ends, or at the latest; None: they have claimed nothing."""
-    ends = [parse(required(row["lease_expires_at"])) for row in held(conn)]
-    return min(latest, max(now, min(ends))) if ends else None
+    ends_at = lease_rows.first_end(conn)
+    return min(latest, max(now, parse(ends_at))) if ends_at else None
 
 
 def give_back(conn: Connection, session_id: str, reason: str, now: datetime, rules: TaskRules) -> list[TaskRow]:
@@ -244,7 +273,7 @@ def _outlasts(holder: SessionRow | None, reason: str | None) -> bool:
 
 
 def _give_back(conn: Connection, row: TaskRow, now: datetime, rules: TaskRules, cause: str = ENDED) -> TaskRow:
-    verdict = judge(row["attempts"], row["max_retries"], retryable=True, initial_s=0, max_s=0)
+    verdict = judge(row["attempts"], row["max_retries"], initial_s=0, max_s=0)
     is_dead = verdict.status != TaskStatus.PENDING
     why: Columns = {
         "error_code": HOLDER_GONE,

@@ -164,8 +164,8 @@ async def retry(services: Services, task_id: str) -> TaskState:
     return _state(row)
 
 
-@router.post("/{task_id}/attach", answer=Conversation)
-async def attach(services: Services, task_id: str) -> Payload:
+@router.post("/{task_id}/attach")
+async def attach(services: Services, task_id: str) -> Conversation:
     """Make the last conversation of a task ready to be resumed."""
     trust.refuse(services.settings.untrusted(), trust.CLAUDE_COMMAND)
     deadline = time.monotonic() + GIVEN_BACK_WITHIN_S
@@ -177,10 +177,10 @@ async def attach(services: Services, task_id: str) -> Payload:
                 remedy="Try again in a moment.",
             )
         await services.changes.next(0.2)
-    conversation = await services.work(
-        lambda: reopening.reopen(services.db, services.git, services.of(Worktrees), task_id, services.now())
+    command = services.settings().runners.claude.command
+    return await services.work(
+        lambda: reopening.reopen(services.db, services.git, services.of(Worktrees), task_id, command)
     )
-    return {**vars(conversation), "command": services.settings().runners.claude.command}
 
 
 @router.get("/{task_id}/log")

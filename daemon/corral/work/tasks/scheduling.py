@@ -44,10 +44,8 @@ if TYPE_CHECKING:
 Ready = Callable[..., Iterator[ReadyTask]]
 """The tasks on offer, as :func:`corral.work.tasks.store.tasks.ready` tells it: ``(conn, now, priority=…)``."""
 
-HIGHEST = 10
-
-_PAGE = 64
-"""How many candidates have their claims read at once."""
+_FIRST_PAGE, _PAGE = 4, 64
+"""How many candidates have their claims read at once: as a rule one of the first is taken."""
 
 _FURTHEST = 64
 """How many candidates are looked at for one that overlaps with nothing, where one that overlaps in part could start."""
@@ -202,9 +200,7 @@ def claim(
     Returns:
         The leased row, with its new ``fencing_token``; None if nothing can start now.
     """
-    claimed = tasks.claims_in(conn, TaskStatus.RUNNING)
-    candidates = in_order(conn, now, ageing_s, ready or startable)
-    for candidate in _beside(conn, candidates, Pick(claimed, fold=fold)) if claimed else candidates:
+    for candidate in _beside(conn, in_order(conn, now, ageing_s, ready or startable), fold=fold):
         row = tasks.lease(
             conn,
             candidate["task_id"],
@@ -244,14 +240,14 @@ def in_order(conn: Connection, now: datetime, ageing_s: float, ready: Ready = ta
     if ageing_s <= 0:
         return ready(conn, iso(now))
     # Within one level the oldest has been lifted furthest, so each level is in order already: merging them is enough.
-    levels = [ready(conn, iso(now), priority=level) for level in range(HIGHEST, -1, -1)]
+    levels = [ready(conn, iso(now), priority=level) for level in range(tasks.HIGHEST, -1, -1)]
     return heapq.merge(*levels, key=lambda row: (-lifted(row, now, ageing_s), row["seq"]))
 
 
 def lifted(row: ReadyTask, now: datetime, ageing_s: float) -> int:
     """A task's priority after ageing, 10 at most."""
     waited_s = max(0.0, (now - parse(row["created_at"])).total_seconds())
-    return min(HIGHEST, int(row["priority"]) + int(waited_s // ageing_s))
+    return min(tasks.HIGHEST, int(row["priority"]) + int(waited_s // ageing_s))
 
 
 def blocker(
@@ -277,12 +273,20 @@ def blocker(
     return pick.blocker(claims, kin)
 
 
-def _beside(conn: Connection, candidates: Iterator[ReadyTask], pick: Pick) -> Iterator[ReadyTask]:
-    """Those that can go beside what runs, in their order; what overlaps in part comes after all the others."""
+def _beside(conn: Connection, candidates: Iterator[ReadyTask], *, fold: bool) -> Iterator[ReadyTask]:
+    """Those that can go beside what runs, in their order; what overlaps in part comes after all the others.
+
+    What the running tasks claim is read for the first candidate that claims anything itself.
+    """
     in_part: list[ReadyTask] = []
+    pick: Pick | None = None
     for number, (candidate, claims) in enumerate(_with_claims(conn, candidates)):
         if in_part and number >= _FURTHEST:
             break
+        if not claims:
+            yield candidate
+            continue
+        pick = pick or Pick(tasks.claims_in(conn, TaskStatus.RUNNING), fold=fold)
         verdict = pick.judge(candidate["task_id"], claims, _kin(conn, candidate, claims))
         if verdict is Feasibility.FULL:
             yield candidate
@@ -297,7 +301,9 @@ def _kin(conn: Connection, candidate: ReadyTask, claims: Sequence[str]) -> Colle
 
 
 def _with_claims(conn: Connection, candidates: Iterator[ReadyTask]) -> Iterator[tuple[ReadyTask, list[str]]]:
-    while page := list(islice(candidates, _PAGE)):
-        claims = tasks.claims_of(conn, *(candidate["task_id"] for candidate in page))
+    size = _FIRST_PAGE
+    while page := list(islice(candidates, size)):
+        claims = tasks.claims_of(conn, *(candidate["task_id"] for candidate in page if candidate["has_claims"]))
         for candidate in page:
-            yield candidate, claims[candidate["task_id"]]
+            yield candidate, claims.get(candidate["task_id"], [])
+        size = _PAGE

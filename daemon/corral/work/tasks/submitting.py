@@ -278,14 +278,15 @@ async def claim(actor: Actor, task_types: Sequence[str], key: str | None = None)
         claimant = leases.claimant(conn, me.session_id, services.teams().capabilities)
         row = leases.claim(conn, claimant, now, services.settings(), task_types=task_types, key=key, fold=services.fold)
         also_held = leases.also_held(conn, me.session_id, row)
+        also = {"also_held": also_held} if also_held else {}
+        if row is not None:
+            return {"success": True, **task_shapes.leased(row), **also}
         reason = "no_tasks_available" if work_pause.current(conn) is None else "work_paused"
-        lease = {"success": True, **task_shapes.leased(row)} if row else {"success": False, "reason": reason}
-        return {**lease, **({"also_held": also_held} if also_held else {})}
+        return {"success": False, "reason": reason, **also}
 
     answer = await actor.write(take)
     if answer["success"]:  # from now on its lease is looked after
         services.nudges.soon("supervisor")
-        services.nudges.soon("sessions")
     return answer
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from sqlalchemy import Connection
 
@@ -24,28 +25,22 @@ from corral.work.tasks.store import dependencies, family, lists, outcomes, tasks
 from corral.work.tasks.tasks import find
 from corral.work.worktrees import store as worktrees
 
-_PAGE = 500
-
 
 def listing(
     conn: Connection,
     *,
     statuses: Sequence[str] = (),
-    min_priority: int = 0,
-    only: Mapping[str, str] | None = None,
-    ids: Sequence[str] = (),
-    sort: str = "priority",
+    sort: str = TaskSort.PRIORITY,
     after: str | None = None,
-    limit: int | None = None,
+    **filters: Any,
 ) -> list[Payload]:
     """Tasks as a list shows them, with their ``outcome`` (:mod:`corral.core.outcomes`).
 
     Args:
         statuses: Only tasks whose status or outcome is one of these.
-        only: The value that each of these must have: ``agent``, ``task_type``, ``template``, ``thread_id``.
-        ids: Only the tasks with these whole ids; none: all.
         sort: A :class:`corral.core.states.TaskSort`.
         after: Only those behind this :func:`cursor`.
+        filters: The others of :func:`corral.work.tasks.store.lists.listing`.
 
     Raises:
         InvalidInput: There is no such state, order or place.
@@ -57,14 +52,8 @@ def listing(
         if status not in words:
             raise InvalidInput(f"{status[:40]!r} is not a state of a task.", remedy=f"Use one of: {', '.join(words)}.")
     behind = _read_cursor(after) if after is not None else None
-    rows = lists.listing(
-        conn, statuses=statuses, min_priority=min_priority, only=only, ids=ids, sort=sort, after=behind, limit=limit
-    )
-    outcome_of = {
-        task_id: outcome
-        for start in range(0, len(rows), _PAGE)
-        for task_id, outcome in outcomes.of_tasks(conn, [row["task_id"] for row in rows[start : start + _PAGE]]).items()
-    }
+    rows = lists.listing(conn, statuses=statuses, sort=sort, after=behind, **filters)
+    outcome_of = outcomes.of_tasks(conn, [row["task_id"] for row in rows])
     return [{**task_shapes.summary(row), "outcome": outcome_of[row["task_id"]]} for row in rows]
 
 
@@ -140,12 +129,7 @@ def _steps(conn: Connection, row: TaskRow) -> list[Payload]:
     if row["steps_wanted"] is None:
         return []
     steps = family.steps(conn, row["task_id"])
-    ids = [step["task_id"] for step in steps]
-    outcome_of = {
-        task_id: outcome
-        for start in range(0, len(ids), _PAGE)
-        for task_id, outcome in outcomes.of_tasks(conn, ids[start : start + _PAGE]).items()
-    }
+    outcome_of = outcomes.of_tasks(conn, [step["task_id"] for step in steps])
     waits = dependencies.among(conn, row["task_id"])
     return [
         {

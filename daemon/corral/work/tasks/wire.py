@@ -21,7 +21,7 @@ from pydantic_core import CoreSchema
 
 from corral.config.agents import TaskLimits
 from corral.core.errors import InvalidInput
-from corral.core.instants import iso, parse
+from corral.core.instants import iso, lasted_s
 from corral.core.payload import picked
 from corral.core.runners import TRAITS, traits
 from corral.core.states import Combine, RunnerName
@@ -282,8 +282,7 @@ def leased(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def attempt(row: Mapping[str, Any]) -> dict[str, Any]:
     """An attempt as a task's detail shows it; ``outcome`` and ``duration_s`` are None while it lasts."""
-    began, ended = row["started_at"], row["ended_at"]
-    lasted = (parse(ended) - parse(began)).total_seconds() if began and ended else None
+    lasted = lasted_s(row["started_at"], row["ended_at"])
     return picked({**row, "duration_s": lasted, "usage": usage([row])}, Attempt.__annotations__)
 
 

@@ -218,14 +218,14 @@ def resumption(
     died = continuing.died(rows, task["fencing_token"])
     if not died:
         tree = continuing.kept_worktree(context, task, partial(continuing.is_unchanged, past))
-        return Resumption(tree, prompt=_saved_work(context, task, before) if _is_lost(before) else "")
+        return Resumption(tree, prompt=_saved_work(context, before) if _is_lost(before) else "")
     tree = continuing.kept_worktree(context, task)
     conversation = continuing.of_died(died, holder, context.project.logs_dir / "tasks" / task["task_id"])
     if conversation is None and tree is not None:
         roll_back(context, tree[0])
     elif conversation is not None:
-        return Resumption(tree, conversation, "" if tree else _saved_work(context, task, before))
-    return Resumption(prompt=_saved_work(context, task, before))
+        return Resumption(tree, conversation, "" if tree else _saved_work(context, before))
+    return Resumption(prompt=_saved_work(context, before))
 
 
 def request(resumed: Resumption, prompt: str | None, worktree: Path) -> str | None:
@@ -242,7 +242,7 @@ def _is_lost(before: list[AttemptRow]) -> bool:
     return codes[:1] == [CONVERSATION_LOST] and earlier == DAEMON_DIED
 
 
-def _saved_work(context: WorktreeContext, task: TaskRow, before: list[AttemptRow]) -> str:
+def _saved_work(context: WorktreeContext, before: list[AttemptRow]) -> str:
     """What is saved of the last attempts, as text for a prompt; empty: nothing was at risk."""
     with context.db.reading() as conn:
         rows = [

@@ -27,7 +27,7 @@ from corral.work.tasks.store import family, tasks, work_pause
 from corral.work.trust.trust import TrustGate
 from corral.work.workers import limits
 from corral.work.workers.claim_pause import ClaimPause
-from corral.work.workers.limits import FreeMemory, Full, Hold, Key, Meter, Parked, Reserved, Throttle, Use
+from corral.work.workers.limits import FreeMemory, Hold, Key, Meter, NoRoom, Parked, Throttle, Use
 
 RUNNERS = frozenset(runner.value for runner in RunnerName)
 
@@ -57,7 +57,7 @@ class Claiming:
         self.use = Use()
         self.throttles: list[Throttle | Parked] = []
         self._parked: Parked | None = None
-        self._without_room: tuple[Reserved | Full, ...] = ()
+        self._without_room: tuple[NoRoom, ...] = ()
         self._reserved_mb = 0.0
         self._asked_at: datetime | None = None
         self._lacks_anybody = False
@@ -213,7 +213,7 @@ class Claiming:
         since_s = STAGGER_S if self._asked_at is None else (now - self._asked_at).total_seconds()
         return STAGGER_S - since_s if 0 <= since_s < STAGGER_S else 0.0
 
-    def _that_hold_tasks(self, refused: Sequence[Reserved | Full]) -> tuple[Reserved | Full, ...]:
+    def _that_hold_tasks(self, refused: Sequence[NoRoom]) -> tuple[NoRoom, ...]:
         """The refusals of runners that a pending task needs."""
         return tuple(hold for hold in refused if self._db.read(tasks.is_any_pending, runner=str(hold.runner)))
 

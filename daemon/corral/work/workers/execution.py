@@ -275,7 +275,7 @@ def _end_iteration(context: AttemptContext, started: Started, finished: Finished
     if past is None or row is None or row["fencing_token"] != started.task["fencing_token"]:
         return None
     api = context.runners.get(RunnerName.ANTHROPIC)
-    return closing.close(
+    return closing.Iteration(
         context.worktrees,
         past,
         row,
@@ -285,7 +285,7 @@ def _end_iteration(context: AttemptContext, started: Started, finished: Finished
         elapsed_s=lambda: (context.awake.at(context.worktrees.clock()) - started.began).total_seconds(),
         is_unwanted=lambda: context.is_stopping() or _is_cancelled(context, row),
         api=api if isinstance(api, HasApiAccess) else None,
-    )
+    ).close()
 
 
 def conclude(context: AttemptContext, task: TaskRow, worktree: WorktreeRow | None, ending: Ending) -> None:

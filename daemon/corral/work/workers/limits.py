@@ -117,101 +117,68 @@ class Parked:
 
 
 @dataclass(frozen=True)
-class Reserved:
-    """The memory that one more worker of a runner is expected to use is not left.
+class NoRoom:
+    """The memory that one more worker of a runner is expected to use is not left, by the setting or on the machine.
 
     Attributes:
         runner: The runner.
-        expected_mb: As much as its workers used so far, MiB.
-        used_mb: Memory that the workers use or are expected to, MiB.
-        allowed: The setting, MiB.
+        shown: It for a surface; its ``reason`` is one line for a person.
     """
 
     runner: str | None
-    expected_mb: float
-    used_mb: float
-    allowed: float
-    limit: str = MEMORY
+    shown: WhyHeld
 
     @property
-    def shown(self) -> WhyHeld:
-        """It for a surface."""
-        return {"limit": self.limit, "used": round(self.used_mb), "allowed": self.allowed, "reason": self.reason}
+    def limit(self) -> str:
+        """The name of its setting, or of what is at its end."""
+        return self.shown["limit"]
 
     @property
     def reason(self) -> str:
         """One line for a person."""
-        return (
-            f"`{self.limit}` leaves no room: its worker is expected to use {self.expected_mb:.0f} MiB, and of "
-            f"{self.allowed:g} MiB the others use, or are expected to use, {self.used_mb:.0f}."
-        )
+        return self.shown["reason"]
 
     def holds(self, runner: str | None) -> bool:
         """Whether it keeps a task of this runner from starting."""
         return runner == self.runner
 
 
-@dataclass(frozen=True)
-class Full:
-    """The machine has not the memory that one more worker of a runner is expected to use, whatever uses it.
-
-    Attributes:
-        runner: The runner.
-        expected_mb: As much as its workers used so far, MiB.
-        left_mb: Memory that the machine has left once those that run use what is expected of them, MiB.
-    """
-
-    runner: str | None
-    expected_mb: float
-    left_mb: float
-    limit: str = "memory of the machine"
-
-    @property
-    def shown(self) -> WhyHeld:
-        """It for a surface."""
-        return {"limit": self.limit, "left": round(self.left_mb), "reason": self.reason}
-
-    @property
-    def reason(self) -> str:
-        """One line for a person."""
-        return (
-            f"The machine has {max(0.0, self.left_mb):.0f} MiB of memory left; its worker is expected to use "
-            f"{self.expected_mb:.0f}, and {SPARE_MB} are kept free."
-        )
-
-    def holds(self, runner: str | None) -> bool:
-        """Whether it keeps a task of this runner from starting."""
-        return runner == self.runner
-
-
-Hold = Throttle | Parked | Reserved | Full
+Hold = Throttle | Parked | NoRoom
 """A reason for which tasks do not start."""
 
 
-def reserved(runner: str | None, expected_mb: float, used_mb: float, limits: Limits) -> Reserved | None:
+def reserved(runner: str | None, expected_mb: float, used_mb: float, limits: Limits) -> NoRoom | None:
     """Why one more worker does not start though the limit of memory is not used up; None: there is room, or nobody else runs.
 
     Args:
-        expected_mb: Its memory as expected, MiB.
+        expected_mb: Its memory, as much as its runner's workers used so far, MiB.
         used_mb: Memory of the others, each at least as expected, MiB; 0: there are none.
     """
     allowed = limits.memory_mb
     if allowed is None or not used_mb or used_mb + expected_mb <= allowed:
         return None
-    return Reserved(runner, expected_mb, used_mb, float(allowed))
+    reason = (
+        f"`{MEMORY}` leaves no room: its worker is expected to use {expected_mb:.0f} MiB, and of "
+        f"{float(allowed):g} MiB the others use, or are expected to use, {used_mb:.0f}."
+    )
+    return NoRoom(runner, {"limit": MEMORY, "used": round(used_mb), "allowed": float(allowed), "reason": reason})
 
 
-def full(runner: str | None, expected_mb: float, left_mb: float, *, alone: bool) -> Full | None:
+def full(runner: str | None, expected_mb: float, left_mb: float, *, alone: bool) -> NoRoom | None:
     """Why one more worker does not start on this machine; None: there is room, or it would be the only one.
 
     Args:
-        expected_mb: Its memory as expected, MiB.
-        left_mb: Memory that the machine has left for it, MiB.
+        expected_mb: Its memory, as much as its runner's workers used so far, MiB.
+        left_mb: Memory that the machine has left for it once those that run use what is expected of them, MiB.
         alone: Whether no other worker runs.
     """
     if alone or left_mb - expected_mb >= SPARE_MB:
         return None
-    return Full(runner, expected_mb, left_mb)
+    reason = (
+        f"The machine has {max(0.0, left_mb):.0f} MiB of memory left; its worker is expected to use "
+        f"{expected_mb:.0f}, and {SPARE_MB} are kept free."
+    )
+    return NoRoom(runner, {"limit": "memory of the machine", "left": round(left_mb), "reason": reason})
 
 
 def parked(result: Mapping[str, Any], message: str | None, now: datetime, wait_s: float) -> Parked | None:
@@ -356,11 +323,11 @@ class FreeMemory:
             expected_mb = 0.0 if used_mb is not None and key[0] in waiting else meter.expected_mb(runner)
             self._used_mb += max(used_mb or 0.0, expected_mb)
         self._available_mb = available_mb
-        self._refused: dict[str | None, Reserved | Full] = {}
+        self._refused: dict[str | None, NoRoom] = {}
         self.reset()
 
     @property
-    def refused(self) -> tuple[Reserved | Full, ...]:
+    def refused(self) -> tuple[NoRoom, ...]:
         """Why workers did not fit."""
         return tuple(self._refused.values())
 

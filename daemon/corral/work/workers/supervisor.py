@@ -57,9 +57,6 @@ LOOK_EVERY_S = 1.0
 STOPPING_LOOK_S = 0.1
 """The same while a worker is being stopped."""
 
-LEASES_EVERY_S = 15.0
-"""Between two looks at what sessions hold; the end of one is seen at once, by a nudge."""
-
 
 class Supervisor:
     """Owned by the server; only :meth:`step` is called again and again.
@@ -94,7 +91,7 @@ class Supervisor:
         self._reports: deque[Callable[[datetime], None]] = deque()
         self._resuming: set[str] = set()
         self._losing = False
-        self._leases_at: datetime | None = None
+        self._leases = leases.LeaseWatch(context.db, context.settings)
         self._sweeper = Sweeper(context, spawn=spawn, report=self._report, nudge=nudge)
         self._draining = False
         self._leaves_workers = False
@@ -181,11 +178,11 @@ class Supervisor:
         """Which tasks wait for the user's approval at this moment."""
         return self._context.gate()
 
-    def drain(self, now: datetime) -> None:
+    def drain(self) -> None:
         """Start nothing new; what runs goes on."""
         self._draining = True
 
-    def stop_all(self, now: datetime, *, leaves_workers: bool = False) -> None:
+    def stop_all(self, *, leaves_workers: bool = False) -> None:
         """End every worker: the coming steps stop, salvage and mark them ``interrupted``.
 
         Args:
@@ -253,13 +250,10 @@ class Supervisor:
         running = self._db.read(tasks.in_status, TaskStatus.RUNNING, TaskStatus.INTERRUPTED)
         self._follow(running, now, awake)
         with self._db.reading() as conn:  # one transaction: most steps find nothing of all this
-            is_any_decided, leaderless = combining.is_any_decided(conn), followers.leaderless(conn)
-            is_any_held = bool(leases.held(conn))
+            is_any_decided, leaderless = combining.is_any_decided(conn), family.leaderless(conn)
         self._settle_families(is_any_decided, leaderless, now)
-        if is_any_held and self._db.write(leases.keep, now, self._settings()):
+        if self._leases.look(now):
             self._nudge("supervisor")
-        latest = now + timedelta(seconds=LEASES_EVERY_S)
-        self._leases_at = self._db.read(leases.next_end, now, latest) if is_any_held else None
         if not self._draining:
             self._resume(running)
             self._claim(now)
@@ -403,8 +397,8 @@ class Supervisor:
             due.append(now + timedelta(seconds=STOPPING_LOOK_S))
         elif self._attempts:
             due.append(now + timedelta(seconds=LOOK_EVERY_S))
-        if self._leases_at is not None:
-            due.append(self._leases_at)
+        if self._leases.look_at is not None:
+            due.append(self._leases.look_at)
         if self._sweeper.due is not None:
             due.append(self._sweeper.due)
         if (again := self._claiming.next_look(now)) is not None:

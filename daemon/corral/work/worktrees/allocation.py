@@ -202,13 +202,13 @@ def mark_ready(conn: Connection, worktree_id: str, provided: Provisioned) -> Wor
     return row
 
 
-def begin_reclaim(context: WorktreeContext, row: WorktreeRow) -> WorktreeRow | None:
-    """Store that a worktree shall go; None if it is going or gone already."""
+def begin_reclaim(context: WorktreeContext, row: WorktreeRow) -> None:
+    """Store that a worktree shall go; nothing if it is going or gone already."""
     from_states = (WorktreeState.ALLOCATING, WorktreeState.READY, WorktreeState.POOLED)
     values: dict[str, str] = {"state": WorktreeState.RECLAIMING}
     if row["state"] == WorktreeState.POOLED:  # it names no branch, and a row that goes does
         values["branch"] = f"corral/{row['name']}"
-    return context.db.write(worktree_rows.transition, row["worktree_id"], from_states, values)
+    ownership.move(context, row, values, from_states)
 
 
 def reclaim(context: WorktreeContext, worktree_id: str, *, reason: str, keeps: bool = False) -> bool:
@@ -241,7 +241,7 @@ def reclaim(context: WorktreeContext, worktree_id: str, *, reason: str, keeps: b
     crash_point("worktree.removed")
     context.places.leave(Path(row["path"]).parent)
     gone = {"state": WorktreeState.REMOVED, "removed_at": iso(context.clock()), "note": lost}
-    context.db.write(worktree_rows.transition, worktree_id, (WorktreeState.RECLAIMING,), gone)
+    ownership.move(context, row, gone, (WorktreeState.RECLAIMING,))
     return True
 
 

@@ -224,6 +224,14 @@ def sorted_entries(folder: Path) -> Iterator[os.DirEntry[str]]:
         yield from sorted(entries, key=lambda entry: entry.name)
 
 
+def remove(path: Path) -> None:
+    """Remove whatever stands there, a symlink as a symlink."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
 def _any(name: str, patterns: tuple[str, ...]) -> bool:
     return any(fnmatch(name, pattern) for pattern in patterns)
 

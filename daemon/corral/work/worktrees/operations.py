@@ -78,14 +78,14 @@ async def place(services: Services) -> PlaceOfWorktrees:
 async def create(services: Services, body: NewWorktree) -> Payload:
     """Make a worktree that is ready to work in."""
     return await services.work(
-        lambda: services.of(Worktrees).create(body.name, session_id=body.session_id, base=body.base, now=services.now())
+        lambda: services.of(Worktrees).create(body.name, session_id=body.session_id, base=body.base)
     )
 
 
 @router.delete("/worktrees/{name}", answer=RemovedWorktree)
 async def remove(services: Services, name: str) -> Payload:
     """Remove a worktree; what is found nowhere else is saved first."""
-    gone = await services.work(lambda: services.of(Worktrees).remove(name, services.now()))
+    gone = await services.work(lambda: services.of(Worktrees).remove(name))
     services.nudge("landing")  # a branch that has landed may have waited for this
     return gone
 
@@ -118,10 +118,10 @@ async def recover_all(services: Services, name: str) -> Payload:
 
     ``name`` is a worktree's, a full salvage ref, or the ref of saved ignored files without its prefix.
     """
-    return await services.work(lambda: services.of(Worktrees).recover_all(unquote(name), services.now()))
+    return await services.work(lambda: services.of(Worktrees).recover_all(unquote(name)))
 
 
 @router.post("/worktrees/{name:path}/recover", answer=RecoveredWorktree)
 async def recover(services: Services, name: str) -> Payload:
     """Bring saved work back into a worktree of its own; ``name`` is a worktree's, or a full salvage ref."""
-    return await services.work(lambda: services.of(Worktrees).recover(unquote(name), services.now()))
+    return await services.work(lambda: services.of(Worktrees).recover(unquote(name)))

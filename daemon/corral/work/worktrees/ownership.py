@@ -6,6 +6,7 @@ A worktree that fails the proof stays as it is. Its row says what stands there i
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,17 +16,12 @@ from corral.core.errors import CorralError, PathReplaced
 from corral.core.instants import iso
 from corral.core.states import LIVE_WORKTREES, WorktreePurpose, WorktreeState
 from corral.git.checkouts import identity as worktree_identity
-from corral.git.checkouts import worktrees
+from corral.git.checkouts import listing, worktrees
 from corral.git.checkouts.identity import OwnWorktree
 from corral.git.process.command import Git
+from corral.store.rows import Columns
 from corral.store.rows.tasks import WorktreeRow
 from corral.work.worktrees import store as worktree_rows
-
-if TYPE_CHECKING:
-    from corral.work.worktrees.allocation import WorktreeContext
-from typing import TYPE_CHECKING
-
-from corral.git.checkouts import listing
 
 if TYPE_CHECKING:
     from corral.work.worktrees.allocation import WorktreeContext
@@ -114,7 +110,7 @@ def check_ready(context: WorktreeContext, row: WorktreeRow) -> bool:
         note(context, row, error)
         return False
     if row["note"] is not None:
-        context.db.write(worktree_rows.transition, row["worktree_id"], (WorktreeState.READY,), {"note": None})
+        move(context, row, {"note": None}, (WorktreeState.READY,))
     return True
 
 
@@ -125,7 +121,14 @@ def note(context: WorktreeContext, row: WorktreeRow, error: CorralError | OSErro
         text = f"{error.message}{cause}\n{error.remedy}"
     else:
         text = str(error)
-    context.db.write(worktree_rows.transition, row["worktree_id"], LIVE_WORKTREES, {"note": text})
+    move(context, row, {"note": text})
+
+
+def move(
+    context: WorktreeContext, row: WorktreeRow, values: Columns, from_states: Sequence[str] = LIVE_WORKTREES
+) -> WorktreeRow | None:
+    """The guarded update of a worktree's row, in a transaction of its own; None if it is in none of these states."""
+    return context.db.write(worktree_rows.transition, row["worktree_id"], from_states, values)
 
 
 def _recorded(context: WorktreeContext, row: WorktreeRow) -> OwnWorktree:
@@ -138,13 +141,12 @@ def _make(context: WorktreeContext, path: Path) -> str:
 
 
 def _record(context: WorktreeContext, row: WorktreeRow, folder_id: str | None) -> WorktreeRow:
-    moved = context.db.write(worktree_rows.transition, row["worktree_id"], LIVE_WORKTREES, {"folder_id": folder_id})
-    return moved or {**row, "folder_id": folder_id}
+    return move(context, row, {"folder_id": folder_id}) or {**row, "folder_id": folder_id}
 
 
 def _forget(context: WorktreeContext, row: WorktreeRow) -> None:
     gone = {"state": WorktreeState.REMOVED, "removed_at": iso(context.clock())}
-    context.db.write(worktree_rows.transition, row["worktree_id"], (WorktreeState.ALLOCATING,), gone)
+    move(context, row, gone, (WorktreeState.ALLOCATING,))
 
 
 # -- Rename a worktree's folder: by its row first, so that a kill at any point leaves a folder that a row names.
@@ -197,6 +199,4 @@ def _is_it(place: Path, known: str) -> bool:
 
 
 def _at(context: WorktreeContext, row: WorktreeRow, place: Path) -> WorktreeRow:
-    values = {"path": str(place)}
-    moved = context.db.write(worktree_rows.transition, row["worktree_id"], LIVE_WORKTREES, values)
-    return moved or {**row, "path": str(place)}
+    return move(context, row, {"path": str(place)}) or {**row, "path": str(place)}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +15,7 @@ from corral.core.events import EventKind
 from corral.core.states import LIVE_WORKTREES, WorktreePurpose
 from corral.git import refs
 from corral.git.checkouts import salvage, worktrees
+from corral.git.process.command import OID, Git
 from corral.store import events
 from corral.store.rows import required
 from corral.store.rows.tasks import WorktreeRow
@@ -22,10 +25,6 @@ from corral.work.worktrees.guardian.saving import keep_before_removal
 
 if TYPE_CHECKING:
     from corral.work.worktrees.allocation import WorktreeContext
-import re
-from itertools import pairwise
-
-from corral.git.process.command import OID, Git
 
 
 def take_down(context: WorktreeContext, row: WorktreeRow, reason: str) -> str | None:

@@ -5,8 +5,8 @@ The client keeps conversations by the folder that they took place in, so a workt
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Mapping
+from typing import Any
 
 from sqlalchemy import Connection
 
@@ -18,31 +18,13 @@ from corral.git.process.command import Git
 from corral.store.protocol import Store
 from corral.store.rows.tasks import AttemptRow, WorktreeRow
 from corral.work.tasks import tasks
+from corral.work.tasks.api import Conversation
 from corral.work.tasks.store import attempts
 from corral.work.worktrees import store as worktrees
 from corral.work.worktrees.worktrees import Worktrees
 
 
-@dataclass(frozen=True)
-class Conversation:
-    """A conversation to resume.
-
-    Attributes:
-        attempt: The number of the attempt that it is of.
-        session_id: The client's own id of it.
-        worktree: The folder to resume it in.
-        created: Whether that folder was made for this.
-    """
-
-    task_id: str
-    attempt: int
-    session_id: str
-    worktree: str
-    branch: str | None
-    created: bool
-
-
-def reopen(db: Store, repo: Git, trees: Worktrees, task_id: str, now: datetime) -> Conversation:
+def reopen(db: Store, repo: Git, trees: Worktrees, task_id: str, command: str) -> Conversation:
     """Find the last conversation of a task, and make its worktree again, at its branch, where that is gone.
 
     Raises:
@@ -52,7 +34,6 @@ def reopen(db: Store, repo: Git, trees: Worktrees, task_id: str, now: datetime) 
     """
     with db.reading() as conn:
         task = tasks.find(conn, task_id)
-    with db.reading() as conn:
         attempts_made = attempts.of_task(conn, task["task_id"])
     conversations = [
         attempt
@@ -72,18 +53,23 @@ def reopen(db: Store, repo: Git, trees: Worktrees, task_id: str, now: datetime) 
             cause="Two clients in one conversation would overwrite each other's part of it.",
             remedy="Write to it (`corral message send`), or end it first (`corral task cancel ID`).",
         )
-    _require_unused(db, last)
     with db.reading() as conn:
+        _require_unused(conn, last)
         place = worktrees.get(conn, str(last["worktree_id"]))
-    assert place is not None  # a row outlives its folder
-    name = place["name"]
-    with db.reading() as conn:
+        assert place is not None  # a row outlives its folder
+        name = place["name"]
         live = worktrees.live_by_name(conn, name)
-    about = (task["task_id"], last["number"], last["session_id"])
-    if live is not None and live["state"] == WorktreeState.READY and trees.is_own(name):
-        return Conversation(*about, live["path"], live["branch"], created=False)
-    worktree = trees.create(name, session_id=None, base=_base_of(repo, last, place), now=now)
-    return Conversation(*about, worktree["path"], worktree["branch"], created=True)
+    own = live if live is not None and live["state"] == WorktreeState.READY and trees.is_own(name) else None
+    worktree: Mapping[str, Any] = own or trees.create(name, session_id=None, base=_base_of(repo, last, place))
+    return {
+        "task_id": task["task_id"],
+        "attempt": last["number"],
+        "session_id": last["session_id"],
+        "worktree": worktree["path"],
+        "branch": worktree["branch"],
+        "created": own is None,
+        "command": command,
+    }
 
 
 def is_being_given_back(conn: Connection, task_id: str) -> bool:
@@ -93,9 +79,8 @@ def is_being_given_back(conn: Connection, task_id: str) -> bool:
     return place is not None and place["state"] == WorktreeState.RECLAIMING
 
 
-def _require_unused(db: Store, attempt: AttemptRow) -> None:
-    with db.reading() as conn:
-        session = sessions.get(conn, attempt["session_id"])
+def _require_unused(conn: Connection, attempt: AttemptRow) -> None:
+    session = sessions.get(conn, attempt["session_id"])
     if session is not None and session["status"] != SessionStatus.DISCONNECTED:
         process = f" (process {session['client_pid']})" if session["client_pid"] is not None else ""
         raise Conflict(

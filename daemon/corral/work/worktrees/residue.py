@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Collection, Iterable
 from pathlib import Path, PurePosixPath
 
 from corral.git.process.command import Git
+from corral.work.worktrees import folders
 from corral.work.worktrees.pool import contents
 
 _RECORD = "corral-kept.json"
@@ -87,7 +87,5 @@ def _clear(top: Path, path: PurePosixPath, kept: Collection[PurePosixPath]) -> N
     if any(path in kept_path.parents for kept_path in kept) and not place.is_symlink():
         for child in place.iterdir():
             _clear(top, path / child.name, kept)
-    elif place.is_dir() and not place.is_symlink():
-        shutil.rmtree(place)
     else:
-        place.unlink(missing_ok=True)
+        folders.remove(place)

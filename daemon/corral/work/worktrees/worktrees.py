@@ -10,7 +10,7 @@ from functools import partial
 from itertools import chain, count
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from corral.config.paths import find_checkout
 from corral.coordination.sessions.store import sessions
@@ -30,10 +30,6 @@ from corral.work.worktrees import store as worktree_rows
 from corral.work.worktrees.allocation import Plan, WorktreeContext, allocate, give_up, mark_ready
 from corral.work.worktrees.api import Pool
 from corral.work.worktrees.pool import state
-
-if TYPE_CHECKING:
-    from corral.work.worktrees.allocation import WorktreeContext
-
 
 WIRE_FIELDS = ("worktree_id", "name", "path", "branch", "base_sha", "purpose", "state", "task_id", "session_id",
                "port_base", "note", "salvage_ref", "created_at")  # fmt: skip
@@ -96,7 +92,7 @@ class Worktrees:
             return False
         return True
 
-    def create(self, name: str, *, session_id: str | None, base: str | None, now: datetime) -> Payload:
+    def create(self, name: str, *, session_id: str | None, base: str | None) -> Payload:
         """Make a worktree on a branch of its own. The same request by the same session is answered with the same one.
 
         Args:
@@ -173,7 +169,7 @@ class Worktrees:
                 remedy="`corral worktree list` shows them; `corral worktree remove NAME` gives one back, its work saved.",
             )
 
-    def remove(self, name: str, now: datetime) -> Payload:
+    def remove(self, name: str) -> Payload:
         """Give a worktree back: what no branch holds is salvaged first.
 
         Returns:
@@ -195,7 +191,7 @@ class Worktrees:
             after = worktree_rows.get(conn, row["worktree_id"])
         return {**wire(after or row), "removed": gone}
 
-    def give_back(self, path: Path, now: datetime, leaving: Collection[str] = ()) -> GivenBack:
+    def give_back(self, path: Path, leaving: Collection[str] = ()) -> GivenBack:
         """The client is done with the worktree at ``path``.
 
         Args:
@@ -215,7 +211,7 @@ class Worktrees:
             f"{path} was not made by Corral, and stays.\nTo remove it: `git worktree remove {shlex.quote(str(path))}`."
         )
 
-    def release_subagent(self, session_id: str, now: datetime) -> None:
+    def release_subagent(self, session_id: str) -> None:
         """A subagent has ended: its worktrees go, what it made stays on its branch or on a salvage ref."""
         for row in self._context.db.read(worktree_rows.listing):
             if row["session_id"] == session_id and row["purpose"] == WorktreePurpose.SESSION:
@@ -234,7 +230,7 @@ class Worktrees:
         rows = [{**{field: copy[field] for field in copy if field not in inner}, "private": True} for copy in copies]
         return sorted(rows, key=_saved_at, reverse=True)
 
-    def recover(self, name: str, now: datetime) -> Payload:
+    def recover(self, name: str) -> Payload:
         """Make a worktree of salvaged work.
 
         Args:
@@ -252,7 +248,7 @@ class Worktrees:
             raise _nothing_saved(name)
         return self._recovered(owner, snapshots[0]["ref"], snapshots[0]["sha"])
 
-    def recover_all(self, name: str, now: datetime) -> Payload:
+    def recover_all(self, name: str) -> Payload:
         """The same for a person, with the newest copy of the files that git ignores.
 
         Nothing that stands in the new worktree is replaced; a file goes beside it, and the answer says where.

@@ -45,6 +45,7 @@ from corral.store import events
 from corral.store.engine.database import Database
 from corral.store.migrate import open_schema
 from corral.work.tasks import leases, tasks
+from corral.work.tasks.store import tasks as task_rows
 from corral.work.tasks.wire import read_submissions
 from tests.support.locking import acquire
 
@@ -266,7 +267,7 @@ def test_a_crowd_that_dies_beside_those_who_claim_leaves_every_task_to_one(fleet
         assert sum(sweep.result().agents for sweep in sweeps) == crowd
         for claimer in claimers:
             claimer.result()
-    held = fleet.db.read(leases.held)
+    held = fleet.db.read(lambda conn: task_rows.held_by(conn, [f"alive-{number}" for number in range(3)]))
     assert {row["task_id"]: row["session_id"] for row in held} == claimed and len(claimed) == crowd
     told = Counter(
         (row["kind"], row["session_id"]) for row in fleet.db.read(lambda conn: events.listing(conn, limit=10_000))

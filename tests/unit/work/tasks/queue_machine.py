@@ -177,7 +177,7 @@ class Queue(RuleBasedStateMachine):
     def a_session_claims(self, who: str) -> None:
         expected = self.model.next_for_a_session(SESSIONS[who], self.now_s)
         row = self.board.do(
-            lambda conn: leases.claim(conn, Claimant(who, SESSIONS[who]), at(self.now_s), self.settings)
+            lambda conn: leases.claim(conn, Claimant(who, lambda: SESSIONS[who]), at(self.now_s), self.settings)
         )
         assert (row and row["task_id"]) == expected
         if row is not None:

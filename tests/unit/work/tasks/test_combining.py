@@ -10,8 +10,9 @@ from corral.core.errors import Conflict, InvalidInput
 from corral.core.states import MergeState
 from corral.store.rows.tasks import TaskRow
 from corral.work.merges.store import merges
-from corral.work.tasks import combining, followers
+from corral.work.tasks import combining
 from corral.work.tasks.attempts import CollectedWork
+from corral.work.tasks.store import family
 from tests.unit.work.conftest import Board, at
 from tests.unit.work.tasks.test_dependencies import settle
 
@@ -36,7 +37,9 @@ def succeed(board: Board, row: TaskRow, output: str, seconds: float = 1, *, work
 
 
 def decide(board: Board) -> bool:
-    return board.do(lambda conn: combining.settle_all(conn, at(60), board.rules))
+    is_any_decided = board.do(combining.is_any_decided)
+    board.do(lambda conn: combining.settle_all(conn, at(60), board.rules))
+    return is_any_decided
 
 
 def requests(board: Board) -> list[tuple[str | None, str]]:
@@ -167,7 +170,7 @@ def test_a_task_of_several_agents_fails_with_what_it_waits_for_names_it_and_live
     assert board.detail(board.one(agents=2, wait_for=[first]))["error_code"] == "dependency_failed"
     board.retry(first)
     assert [board.status(one) for one in (task_id, *members, after)] == ["waiting"] * 4
-    assert not board.do(lambda conn: followers.leaderless(conn)), "nobody is cancelled"
+    assert not board.do(lambda conn: family.leaderless(conn)), "nobody is cancelled"
     row = board.claim()
     assert row is not None and row["task_id"] == first
     board.end(row)

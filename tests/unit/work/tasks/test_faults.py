@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -25,7 +26,7 @@ from corral.core.states import TaskStatus
 from corral.runners.blame import BLAME, Blame, blame_of, blame_of_error
 from corral.store.rows.tasks import TaskRow
 from corral.work.tasks import attempts, delays
-from corral.work.tasks.attempts import Ending, judge_crash, judge_fault
+from corral.work.tasks.attempts import Ending, judge
 from corral.work.tasks.store import tasks as task_rows
 from corral.work.workers.claim_pause import PROBE_AT_MOST_S, ClaimPause
 from tests.unit.work.conftest import Board, at
@@ -70,9 +71,9 @@ def test_what_the_task_did_itself_stays_counted() -> None:
 
 
 def test_a_fault_is_tried_for_ever_and_a_crash_is_bounded() -> None:
-    pauses = [judge_fault(n, initial_s=10, max_s=300).delay_s for n in (1, 2, 3, 6, 10_000)]
+    pauses = [judge(n, math.inf, initial_s=10, max_s=300).delay_s for n in (1, 2, 3, 6, 10_000)]
     assert pauses == [10, 20, 40, 300, 300]
-    verdicts = [judge_crash(n, 5, initial_s=10, max_s=300) for n in range(1, 7)]
+    verdicts = [judge(n, 5, initial_s=10, max_s=300) for n in range(1, 7)]
     assert [one.status for one in verdicts] == [TaskStatus.PENDING] * 5 + [TaskStatus.DEAD]
     assert [one.delay_s for one in verdicts[:5]] == [10, 20, 40, 80, 160]
 

@@ -1,8 +1,12 @@
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, TypeVar, cast
 
 import pytest
+from sqlalchemy import Connection
 
 from corral.config.model import Settings
 from corral.coordination.sessions import registry as session_registry
@@ -11,12 +15,15 @@ from corral.coordination.sessions.registry import Arrival
 from corral.coordination.sessions.store import sessions as session_rows
 from corral.core.errors import Conflict, LeaseLost
 from corral.core.instants import iso
+from corral.store.engine.database import Database
+from corral.store.protocol import Store
 from corral.store.rows.tasks import TaskRow
 from corral.work.tasks import attempts, leases, tasks, views
-from corral.work.tasks.leases import Claimant
-from tests.support.steps import steps
+from corral.work.tasks.leases import Claimant, LeaseWatch
+from tests.support.steps import statements, steps
 from tests.unit.work.conftest import START, Board, at
 
+T = TypeVar("T")
 SETTINGS = Settings()
 
 
@@ -33,13 +40,48 @@ class Yard(Board):
         return self.do(lambda conn: leases.claim(conn, leases.claimant(conn, who), now, SETTINGS, task_types=types))
 
     def complete(self, task_id: str, who: str, success: bool = True, **how: Any) -> TaskRow:
-        return self.do(lambda conn: leases.complete(conn, task_id, (who,), START, self.rules, success=success, **how))
+        return self.do(
+            lambda conn: leases.complete(
+                conn, tasks.find(conn, task_id), (who,), START, self.rules, success=success, **how
+            )
+        )
 
     def keep(self, now: Any) -> list[str]:
         return [row["task_id"] for row in self.do(lambda conn: leases.keep(conn, now, SETTINGS))]
 
     def call_off(self, task_id: str, reason: str = "It is not wanted.") -> TaskRow:
         return self.do(lambda conn: tasks.cancel(conn, task_id, START, self.rules, reason=reason, convention=True))
+
+
+class Counted:
+    """A database that counts the statements of its reads, and takes no write."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._asked: list[str] = []
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        with self._db.reading() as conn:
+            raw: Any = conn.connection.dbapi_connection
+            raw.set_trace_callback(self._asked.append)
+            try:
+                yield conn
+            finally:
+                raw.set_trace_callback(None)
+
+    def read(self, operation: Callable[[Connection], T]) -> T:
+        with self.reading() as conn:
+            return operation(conn)
+
+    def write(self, operation: Callable[[Connection], T]) -> T:
+        raise AssertionError(f"nothing is due, and {operation} writes")
+
+    def during(self, action: Callable[[], object]) -> int:
+        """How many statements an action reads with."""
+        self._asked.clear()
+        action()
+        return sum(statement.startswith("SELECT") for statement in self._asked)
 
 
 @pytest.fixture
@@ -82,6 +124,21 @@ def test_a_claim_passes_none_of_the_tasks_that_wait_for_a_runner(yard: Yard) -> 
     alone = claim_costs()
     yard.submit(*({} for _ in range(300)))
     assert claim_costs() < 1.2 * alone
+
+
+def test_a_claim_and_a_completion_run_few_statements(yard: Yard) -> None:
+    def claim_and_complete(conn: Connection) -> tuple[int, int]:
+        mine: list[TaskRow | None] = []
+        claims = statements(conn, lambda: mine.append(leases.claim(conn, leases.claimant(conn, "a"), START, SETTINGS)))
+        (row,) = mine
+        assert row is not None
+        end = partial(leases.complete, conn, row, ("a",), START, yard.rules, success=True)
+        return claims, statements(conn, end)
+
+    for _task in range(2):
+        yard.offer(priority=1)
+        counts = yard.do(claim_and_complete)
+    assert max(counts) <= 7
 
 
 def test_only_the_types_asked_for_and_only_what_one_is_able_to(yard: Yard) -> None:
@@ -183,6 +240,36 @@ def test_a_person_keeps_what_they_hold_until_the_lease_is_over(yard: Yard, is_si
     assert "expired" in yard.detail(task_id)["attempt_history"][0]["error_message"]
     with pytest.raises(LeaseLost):
         yard.complete(task_id, "p")
+
+
+def test_a_look_at_leases_costs_the_same_however_many_there_are_and_between_two_nothing(yard: Yard) -> None:
+    counted = Counted(yard.db)
+    watch = LeaseWatch(cast(Store, counted), lambda: SETTINGS)
+    counts: list[tuple[int, int]] = []
+    for more in (10, 990):
+        yard.submit(*({"title": None, "command": None, "description": "look"} for _ in range(more)))
+        assert all(yard.get("a") for _ in range(more))
+        look = partial(watch.look, at(60 * len(counts)))
+        counts.append((counted.during(look), counted.during(look)))
+    assert counts == [(2, 0), (2, 0)]
+    assert watch.look_at is not None and watch.look_at > at(60)
+    assert counted.during(lambda: watch.look(at(0))) == 2, "the clock was set back"
+
+
+def test_a_persons_lease_that_was_claimed_between_two_looks_ends_in_time(yard: Yard) -> None:
+    settings = Settings.model_validate({"sessions": {"lease_s": 2}})
+    watch = LeaseWatch(yard.db, lambda: settings)
+    yard.offer()
+    yard.get("a")
+    assert not watch.look(at(0))
+    yard.arrive("p", agent_type="person")
+    task_id = yard.offer()
+    yard.do(lambda conn: leases.claim(conn, leases.claimant(conn, "p"), at(1), settings))
+    assert not watch.look(at(1))
+    while watch.look_at is not None and watch.look_at < at(3):
+        assert not watch.look(watch.look_at)
+    assert watch.look_at == at(3) and watch.look(at(3)), "as soon as it is over, and not with the next look of many"
+    assert yard.detail(task_id)["status"] == "pending"
 
 
 def test_work_that_all_its_holders_left_is_dead_and_its_dependents_fail(yard: Yard) -> None:

@@ -157,7 +157,7 @@ def test_a_session_is_given_nothing_that_would_hold_up_a_task_which_it_could_do_
     settings = Settings(tasks=board.rules)
 
     def take(who: str, *able: str) -> str | None:
-        row = board.do(lambda conn: leases.claim(conn, Claimant(who, frozenset(able)), at(1), settings))
+        row = board.do(lambda conn: leases.claim(conn, Claimant(who, lambda: able), at(1), settings))
         return row and row["task_id"]
 
     board.one(claims=["a"], priority=9, **offered)

@@ -47,6 +47,13 @@ _TOUCH = Prepared[SessionTouch](
     .returning(*columns_of(agent_sessions, SessionTouch)),
     "last_heartbeat",
 )
+_WORKS_ON = Prepared[object](
+    update(agent_sessions)
+    .where(agent_sessions.c.session_id == bindparam("which"), _LIVE)
+    .where(agent_sessions.c.current_task.is_distinct_from(bindparam("title")))
+    .returning(agent_sessions.c.last_heartbeat),
+    "current_task",
+)
 _SEEN: Final = ("agent_name", "status", "current_task", "capabilities", "waiting_for")
 _NOT_WAITING = {"waiting_since_at": None, "waiting_path": None}
 _ENDED = {
@@ -120,6 +127,13 @@ def change(conn: Connection, session_id: str, values: Mapping[str, Any]) -> Sess
         if news:
             events.record(conn, row["last_heartbeat"], EventKind.SESSION_CHANGED(news), session_id=session_id)
     return row
+
+
+def works_on(conn: Connection, session_id: str, title: str) -> None:
+    """Set the task that a live session shows as its own, and record that where it is another."""
+    at = _WORKS_ON.text(conn, {"which": session_id, "title": title, "current_task": title})
+    if at is not None:
+        events.record(conn, at, EventKind.SESSION_CHANGED({"current_task": title}), session_id=session_id)
 
 
 @lru_cache(maxsize=64)

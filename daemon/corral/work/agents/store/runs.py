@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, func, insert, select, update
 
-from corral.core.instants import parse
+from corral.core.instants import lasted_s
 from corral.store.engine.fetch import fetch_all
 from corral.store.rows.agents import AgentMerge, AgentRunRow, AgentWork, DeletedAttempt, FeedbackRow
 from corral.store.schema import attempts, merge_requests
@@ -96,11 +96,6 @@ def keep(conn: Connection, task_ids: Sequence[str]) -> None:
         figures = {name: row[name] for name in ("outcome", "tokens", "cost_usd")}
         lasted = lasted_s(row["started_at"], row["ended_at"])
         conn.execute(known.values(**figures, duration_s=lasted), {"which": row["task_id"], "attempt": row["number"]})
-
-
-def lasted_s(started_at: str | None, ended_at: str | None) -> float | None:
-    """How long an attempt's worker was at work; None if it never was, or is."""
-    return (parse(ended_at) - parse(started_at)).total_seconds() if started_at and ended_at else None
 
 
 def _tokens() -> ColumnElement[int]:

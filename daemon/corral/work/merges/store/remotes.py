@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, delete, insert, literal_column, select, update
 
 from corral.core.instants import iso
 from corral.core.states import OPEN_MERGES, MergeState
@@ -19,8 +19,8 @@ _ALL = Prepared[RemoteRow](select(landing_remotes))
 _LANDED = Prepared[LandedBranch](
     select(branch_pushes, _m.branch, _m.head_sha, _m.title)
     .join(merge_requests, _m.merge_id == _b.merge_id)
-    .where(_m.state == MergeState.LANDED.value)
-    .order_by(_m.seq)
+    .where(_m.state.concat("") == MergeState.LANDED.value)  # found from the pushes, of which there are few
+    .order_by(_m.seq + literal_column("0"))  # nor does the order make SQLite begin with the requests
 )
 _CALM: dict[str, Any] = {"reason": None, "since_at": None, "look_at": None}
 

@@ -30,6 +30,10 @@ RUNS_APART = 20
 """Verifications that run one at a time after one met a port that was taken, perhaps by another one's."""
 
 _m, _r, _s = merge_requests.c, verification_runs.c, agent_sessions.c
+_NEWEST = select(func.max(_r.run_id)).scalar_subquery()
+_RECENT = _r.run_id > _NEWEST - MOST_LOOKED_AT
+_WITH_RECEIPT = verification_runs.join(receipts, _r.receipt_id == receipts.c.receipt_id)
+_IS_GREEN = receipts.c.status == ReceiptStatus.PASSED
 
 
 def begin(
@@ -57,8 +61,7 @@ def begin(
         "merge_id": merge_id, "target": target, "commit_sha": commit_sha, "candidate_sha": candidate_sha, "tree": tree,
         "fingerprint": fingerprint, "slot": slot, "is_alone": int(is_alone), "members": list(members), "started_at": iso(now),
     }  # fmt: skip
-    newest = select(func.max(_r.run_id)).scalar_subquery()
-    conn.execute(delete(verification_runs).where(_r.run_id < newest - MOST_KEPT, _r.ended_at.is_not(None)))
+    conn.execute(delete(verification_runs).where(_r.run_id < _NEWEST - MOST_KEPT, _r.ended_at.is_not(None)))
     return int(conn.execute(insert(verification_runs).values(**values).returning(_r.run_id)).scalar_one())
 
 
@@ -92,11 +95,7 @@ def of_merge(conn: Connection, merge_id: str) -> list[VerificationRunRow]:
 
 def green_durations(conn: Connection, target: str, most: int) -> list[float]:
     """How long the newest green verifications of a target took, seconds; at most so many."""
-    query = select(receipts.c.duration_s).join_from(verification_runs, receipts, _r.receipt_id == receipts.c.receipt_id)
-    newest = select(func.max(_r.run_id)).scalar_subquery()
-    query = query.where(
-        _r.run_id > newest - MOST_LOOKED_AT, _r.target == target, receipts.c.status == ReceiptStatus.PASSED
-    )
+    query = select(receipts.c.duration_s).select_from(_WITH_RECEIPT).where(_RECENT, _r.target == target, _IS_GREEN)
     return list(conn.execute(query.order_by(_r.run_id.desc()).limit(most)).scalars())
 
 
@@ -139,14 +138,8 @@ def slots(conn: Connection, receipt_ids: Sequence[str]) -> dict[str, int]:
 
 def green_slots(conn: Connection, commit_sha: str) -> set[int]:
     """The slots in which a commit was lately green."""
-    newest = select(func.max(_r.run_id)).scalar_subquery()
-    query = select(_r.slot).join_from(verification_runs, receipts, _r.receipt_id == receipts.c.receipt_id)
-    green = (
-        _r.run_id > newest - MOST_LOOKED_AT,
-        _r.commit_sha == commit_sha,
-        receipts.c.status == ReceiptStatus.PASSED,
-    )
-    return set(conn.execute(query.where(*green)).scalars())
+    query = select(_r.slot).select_from(_WITH_RECEIPT).where(_RECENT, _r.commit_sha == commit_sha, _IS_GREEN)
+    return set(conn.execute(query).scalars())
 
 
 def was_beside(conn: Connection, run_id: int) -> bool:
@@ -160,29 +153,24 @@ def was_beside(conn: Connection, run_id: int) -> bool:
 
 def set_apart(conn: Connection, run_id: int) -> None:
     """A run met a port that one beside it may have had: the next :data:`RUNS_APART` go one at a time."""
-    newest = select(func.max(_r.run_id)).scalar_subquery()
-    conn.execute(update(verification_runs).where(_r.run_id == run_id).values(apart_after=newest))
+    conn.execute(update(verification_runs).where(_r.run_id == run_id).values(apart_after=_NEWEST))
 
 
 def are_apart(conn: Connection) -> bool:
     """Whether verifications go one at a time now."""
-    newest = select(func.max(_r.run_id)).scalar_subquery()
-    recent = _r.run_id > newest - MOST_LOOKED_AT
-    return has_any(conn, select(_r.run_id).where(recent, _r.apart_after > newest - RUNS_APART))
+    return has_any(conn, select(_r.run_id).where(_RECENT, _r.apart_after > _NEWEST - RUNS_APART))
 
 
 def last_of_targets(conn: Connection) -> dict[str, int]:
     """The number of the last run of each target, among the newest of all."""
-    newest = select(func.max(_r.run_id)).scalar_subquery()
-    query = select(_r.target, func.max(_r.run_id)).where(_r.run_id > newest - MOST_LOOKED_AT).group_by(_r.target)
+    query = select(_r.target, func.max(_r.run_id)).where(_RECENT).group_by(_r.target)
     return dict(conn.execute(query).all())
 
 
 def troubled_slots(conn: Connection) -> set[int]:
     """The slots whose last verdict was none: what began there met an error."""
-    newest = select(func.max(_r.run_id)).scalar_subquery()
-    last = select(func.max(_r.run_id)).where(_r.run_id > newest - MOST_LOOKED_AT, _r.receipt_id.is_not(None))
-    query = select(_r.slot).join_from(verification_runs, receipts, _r.receipt_id == receipts.c.receipt_id)
+    last = select(func.max(_r.run_id)).where(_RECENT, _r.receipt_id.is_not(None))
+    query = select(_r.slot).select_from(_WITH_RECEIPT)
     query = query.where(_r.run_id.in_(last.group_by(_r.slot)), receipts.c.status == ReceiptStatus.ERROR)
     return set(conn.execute(query).scalars())
 

@@ -8,7 +8,6 @@ from typing import Any, cast
 
 from sqlalchemy import Connection, and_, bindparam, func, insert, or_, select, update
 
-from corral.store import totals
 from corral.store.engine.fetch import fetch_one
 from corral.store.engine.prepared import Prepared
 from corral.store.rows import columns_of
@@ -28,27 +27,25 @@ _OF_TASK = Prepared[AttemptRow](
     select(attempts).where(attempts.c.task_id == bindparam("which")).order_by(attempts.c.number)
 )
 _SET = ("task_id", "number", "session_id", "claim_key", "lease_expires_at", "usage", "claimed_at", "started_at")
-_OPEN = Prepared[CurrentAttempt](insert(attempts).returning(*_COLUMNS), *_SET)
+_OPEN = Prepared[None](insert(attempts), *_SET)
 
 
 def create(conn: Connection, task: StoredTask, values: Mapping[str, Any]) -> TaskRow:
     """Insert the attempt that a leased task has just got; returns the task with it."""
-    columns = {"task_id": task["task_id"], "number": task["fencing_token"], "usage": {}, **values}
-    return _joined(task, _OPEN.one(conn, columns))
+    _OPEN.change(conn, {"task_id": task["task_id"], "number": task["fencing_token"], "usage": {}, **values})
+    return _joined(task, cast("CurrentAttempt", {name: values.get(name) for name in _NONE}))
 
 
 def join(conn: Connection, task: StoredTask, values: Mapping[str, Any] | None = None) -> TaskRow:
     """A task with the attempt that counts.
 
     Args:
-        values: Columns of its newest attempt to set before; nothing if it has had none. One that ends is counted.
+        values: Columns of its newest attempt to set before; nothing if it has had none.
     """
     changed = None
     if values:
         parameters = {**values, "which": task["task_id"], "attempt": task["fencing_token"]}
         changed = _change(tuple(values), False).first(conn, parameters)
-        if changed is not None and values.get("ended_at") is not None:
-            totals.count_use(conn, task["task_id"], task["fencing_token"])
     if task["current_attempt"] is None:
         return _joined(task, None)
     return _joined(task, changed or _READ.first(conn, {"which": task["task_id"], "attempt": task["current_attempt"]}))

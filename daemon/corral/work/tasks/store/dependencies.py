@@ -71,9 +71,6 @@ _LAST = Prepared[ParentResult](
         tasks.c.seq
     )
 )
-_CHILDREN = Prepared[object](
-    select(task_dependencies.c.task_id).where(task_dependencies.c.depends_on == bindparam("parent")).limit(1)
-)
 
 
 def create(conn: Connection, task_id: str, depends_on: Sequence[str]) -> None:
@@ -149,11 +146,6 @@ def among(conn: Connection, leader: str) -> dict[str, list[str]]:
 def last_of(conn: Connection, leader: str) -> list[ParentResult]:
     """The same of the tasks that a task leads and waits for, and that none of these waits for."""
     return _LAST.all(conn, {"child": leader})
-
-
-def has_children(conn: Connection, task_id: str) -> bool:
-    """Whether any task waits, or waited, for this one."""
-    return _CHILDREN.first(conn, {"parent": task_id}) is not None
 
 
 def unsettled_children(conn: Connection, parents: Iterable[str]) -> list[ChildTask]:

@@ -14,6 +14,7 @@ from corral.store.rows import columns_of
 from corral.store.rows.tasks import ReadyTask, StoredTask, TaskRow, TaskSummary
 from corral.store.schema import merge_requests, tasks
 from corral.work.tasks.store import attempts
+from corral.work.tasks.store.tasks import READY_TASKS
 
 _MOST_LEVELS = 64
 MEMBER = "member:"
@@ -115,7 +116,7 @@ def ready_among(
     conn: Connection, task_ids: Collection[str], now: str, *, priority: int | None = None
 ) -> list[ReadyTask]:
     """Those of some tasks that a runner could start now, as :func:`corral.work.tasks.store.tasks.ready` tells them."""
-    query = select(*columns_of(tasks, ReadyTask)).where(
+    query = READY_TASKS.where(
         tasks.c.task_id.in_([*task_ids]),
         tasks.c.status == TaskStatus.PENDING,
         tasks.c.runner.is_not(None),
@@ -127,5 +128,5 @@ def ready_among(
 
 
 def leaderless(conn: Connection) -> list[StoredTask]:
-    """Open tasks of a leader that has ended, and whose cancellation was not asked for; the oldest first."""
+    """Tasks that have not ended although their leader has, and whose cancellation was not asked for yet; the oldest first."""
     return sorted(LEADERLESS.all(conn, {}), key=itemgetter("seq"))

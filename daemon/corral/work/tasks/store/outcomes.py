@@ -151,6 +151,8 @@ _COUNT_REQUESTS = Prepared[CountedState](
 _CAME_BACK = and_(UNSETTLED, or_(_m.task_id.is_(None), _DECIDES))
 _MOST = bindparam("most", type_=Integer)
 _EVERY = 2**31 - 1
+_AT_ONCE = 500
+"""Tasks whose outcome is asked for in one statement."""
 
 
 def _first(
@@ -178,12 +180,14 @@ _COUNT_RETURNED = Prepared[CountedState](select(_m.state, _NUMBER).where(_CAME_B
 
 
 def of_tasks(conn: Connection, task_ids: list[str]) -> dict[str, str]:
-    """The outcome of each of these tasks, at most a few hundred, by id."""
+    """The outcome of each of these tasks, by id."""
     query = select(_t.task_id, _t.status, _t.dismissed_at, _MERGE_STATE, _MERGE_DISMISSED)
-    rows = conn.execute(query.where(_t.task_id.in_(task_ids)))
     return {
         task_id: outcomes.of_task(status, merge_state, dismissed=bool(by_task or by_merge))
-        for task_id, status, by_task, merge_state, by_merge in rows
+        for start in range(0, len(task_ids), _AT_ONCE)
+        for task_id, status, by_task, merge_state, by_merge in conn.execute(
+            query.where(_t.task_id.in_(task_ids[start : start + _AT_ONCE]))
+        )
     }
 
 

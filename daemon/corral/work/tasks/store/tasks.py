@@ -18,6 +18,7 @@ from sqlalchemy import (
     literal_column,
     or_,
     select,
+    union_all,
     update,
 )
 
@@ -26,8 +27,18 @@ from corral.store import totals
 from corral.store.engine.fetch import fetch_all, fetch_first
 from corral.store.engine.prepared import Prepared, one_of
 from corral.store.rows import columns_of
-from corral.store.rows.tasks import ClaimRow, CountedState, ReadyTask, StateCount, StoredTask, TaskRow, TaskStanding
-from corral.store.schema import SETBACKS, merge_requests, task_claims, tasks
+from corral.store.rows.tasks import (
+    ClaimedTask,
+    ClaimRow,
+    CountedState,
+    OfferedTask,
+    ReadyTask,
+    StateCount,
+    StoredTask,
+    TaskRow,
+    TaskStanding,
+)
+from corral.store.schema import SETBACKS, merge_requests, task_claims, task_dependencies, tasks
 from corral.store.schema import attempts as attempts_table
 from corral.work.merges.store.of_tasks import of_decisive
 from corral.work.merges.store.of_tasks import standing as merge_standing
@@ -37,8 +48,8 @@ from corral.work.tasks.store import attempts
 SUSPECTED = 2
 """Deaths in a row (``crashes``) from which on a task is suspected of them."""
 
-_LEVELS = range(10, -1, -1)
-"""The priorities, the highest first."""
+HIGHEST = 10
+"""The highest priority; 0 is the lowest."""
 
 _FIRST_PAGE, _PAGE = 4, 64
 """Rows that are read at once: as a rule one of the first is taken."""
@@ -82,19 +93,40 @@ _LATEST_BACKOFF = Prepared[object](select(func.max(tasks.c.not_before_at)).where
 _SUSPECT = Prepared[object](
     select(tasks.c.task_id)
     .where(
-        one_of(tasks.c.status, (TaskStatus.RUNNING, TaskStatus.INTERRUPTED)), _EXECUTED, tasks.c.crashes >= SUSPECTED
+        one_of(tasks.c.status, (TaskStatus.RUNNING, TaskStatus.INTERRUPTED)),
+        _EXECUTED,
+        tasks.c.crashes >= SUSPECTED,
+        SETBACKS,  # follows from it, and has an index
     )
     .limit(1)
 )
 _leader = tasks.alias("leader")
 _OF_RUNNING_LEADER = exists().where(_leader.c.task_id == tasks.c.parent_task_id, _leader.c.status == TaskStatus.RUNNING)
-_CLAIMS_OF = Prepared[ClaimRow](
-    select(task_claims).where(task_claims.c.task_id == bindparam("which")).order_by(task_claims.c.claim)
+_FREES = Prepared[object](
+    union_all(
+        *(
+            select(column).where(column == bindparam("which"))
+            for column in (task_claims.c.task_id, task_dependencies.c.depends_on)
+        )
+    ).limit(1)
 )
-_HELD_BY = Prepared[TaskRow](
+READY_TASKS = select(
+    *columns_of(tasks, OfferedTask),
+    exists(select(task_claims.c.claim).where(task_claims.c.task_id == tasks.c.task_id)).label("has_claims"),
+)
+"""Rows of tasks that could start: :class:`corral.store.rows.tasks.ReadyTask`."""
+_ARE_HELD = (
     # An expression has no index: by their state SQLite would look at every claimed task, and not at the session's attempts.
-    attempts.TASK_ROWS.where(tasks.c.status.concat("") == TaskStatus.RUNNING, tasks.c.runner.is_(None))
-    .where(attempts_table.c.session_id == bindparam("session_id"), attempts_table.c.ended_at.is_(None))
+    tasks.c.status.concat("") == TaskStatus.RUNNING,
+    tasks.c.runner.is_(None),
+    attempts_table.c.session_id == bindparam("session_id"),
+    attempts_table.c.ended_at.is_(None),
+)
+_HELD_BY = Prepared[TaskRow](attempts.TASK_ROWS.where(*_ARE_HELD).order_by(tasks.c.seq))
+_ALSO_HELD = Prepared[ClaimedTask](
+    select(tasks.c.task_id, tasks.c.title, attempts_table.c.lease_expires_at)
+    .join(attempts_table, attempts.CURRENT)
+    .where(*_ARE_HELD, tasks.c.task_id != bindparam("besides"))
     .order_by(tasks.c.seq)
 )
 _CLAIMS_IN = Prepared[ClaimRow](
@@ -151,22 +183,26 @@ def by_idempotency_key(conn: Connection, key: str) -> TaskRow | None:
     return fetch_first(conn, attempts.TASK_ROWS.where(tasks.c.idempotency_key == key), TaskRow)
 
 
-def in_status(conn: Connection, *statuses: str, offered: bool = False) -> list[TaskRow]:
-    """Whole rows of the tasks in these states, oldest first: those that a runner executes, or that sessions claim."""
-    return _in_status(statuses, offered).all(conn, {})
+def in_status(conn: Connection, *statuses: str) -> list[TaskRow]:
+    """Whole rows of the tasks in these states that a runner executes, oldest first."""
+    return _in_status(statuses).all(conn, {})
 
 
 @lru_cache(maxsize=16)
-def _in_status(statuses: tuple[str, ...], offered: bool) -> Prepared[TaskRow]:
+def _in_status(statuses: tuple[str, ...]) -> Prepared[TaskRow]:
     is_there = or_(*(tasks.c.status == bindparam(f"status_{status}", status) for status in statuses))
-    whose = ~_EXECUTED if offered else _EXECUTED
-    return Prepared(attempts.TASK_ROWS.where(is_there, whose).order_by(tasks.c.seq))
+    return Prepared(attempts.TASK_ROWS.where(is_there, _EXECUTED).order_by(tasks.c.seq))
 
 
 def held_by(conn: Connection, session_ids: Sequence[str]) -> list[TaskRow]:
     """Whole rows of the tasks that these sessions have claimed and not completed, oldest first."""
     rows = [row for session_id in session_ids for row in _HELD_BY.all(conn, {"session_id": session_id})]
     return sorted(rows, key=lambda row: row["seq"])
+
+
+def also_held(conn: Connection, session_id: str, besides: str) -> list[ClaimedTask]:
+    """The tasks that a session has claimed and not completed but this one, oldest first."""
+    return _ALSO_HELD.all(conn, {"session_id": session_id, "besides": besides})
 
 
 def claimed_with(conn: Connection, session_id: str, key: str) -> TaskRow | None:
@@ -218,14 +254,26 @@ def ready(
         unsuspected: Only those that are under no suspicion, or that are led by one that runs, and waits for them.
         without: None of these runners.
     """
-    query = _readiness(offered, tuple(task_types), unsuspected, tuple(sorted(without)))
-    for level in _LEVELS if priority is None else (priority,):
-        last, size = -1, _FIRST_PAGE
-        while page := query.all(conn, {"now": now, "page": size, "level": level, "last": last}):
+    what = (offered, tuple(task_types), unsuspected, tuple(sorted(without)))
+    of_level, downwards = (_readiness(*what, one_level=one_level) for one_level in (True, False))
+
+    def level_from(level: int, last: int, size: int) -> Iterator[ReadyTask]:
+        while page := of_level.all(conn, {"now": now, "page": size, "level": level, "last": last}):
             yield from page
             if len(page) < size:
-                break
+                return
             last, size = page[-1]["seq"], _PAGE
+
+    if priority is not None:
+        yield from level_from(priority, -1, _FIRST_PAGE)
+        return
+    level, size = HIGHEST, _FIRST_PAGE
+    while page := downwards.all(conn, {"now": now, "page": size, "level": level}):
+        yield from page
+        if len(page) < size:
+            return
+        yield from level_from(page[-1]["priority"], page[-1]["seq"], _PAGE)
+        level, size = page[-1]["priority"] - 1, _PAGE
 
 
 def requiring(conn: Connection) -> list[TaskRow]:
@@ -240,9 +288,9 @@ def is_any_pending(conn: Connection, runner: str) -> bool:
 
 @lru_cache(maxsize=64)
 def _readiness(
-    offered: bool, task_types: tuple[str, ...], unsuspected: bool, without: tuple[str, ...]
+    offered: bool, task_types: tuple[str, ...], unsuspected: bool, without: tuple[str, ...], *, one_level: bool
 ) -> Prepared[ReadyTask]:
-    query = select(*columns_of(tasks, ReadyTask)).where(
+    query = READY_TASKS.where(
         _PENDING,
         ~_EXECUTED if offered else _EXECUTED,
         or_(tasks.c.not_before_at.is_(None), tasks.c.not_before_at <= bindparam("now")),
@@ -252,8 +300,12 @@ def _readiness(
     if unsuspected:
         query = query.where(or_(tasks.c.crashes < SUSPECTED, _OF_RUNNING_LEADER))
     query = query.where(*(tasks.c.runner != bindparam(f"without_{runner}", runner) for runner in without))
-    query = query.where(tasks.c.priority == bindparam("level"), tasks.c.seq > bindparam("last"))
-    return Prepared(query.order_by(tasks.c.seq).limit(bindparam("page")))
+    if one_level:
+        in_order = query.where(tasks.c.priority == bindparam("level"), tasks.c.seq > bindparam("last"))
+        in_order = in_order.order_by(tasks.c.seq)
+    else:
+        in_order = query.where(tasks.c.priority <= bindparam("level")).order_by(tasks.c.priority.desc(), tasks.c.seq)
+    return Prepared(in_order.limit(bindparam("page", type_=Integer)))
 
 
 def next_due(conn: Connection, now: str) -> str | None:
@@ -295,13 +347,22 @@ def latest_backoff(conn: Connection) -> str | None:
 
 def claims_of(conn: Connection, *task_ids: str) -> dict[str, list[str]]:
     """The lock keys that tasks claim, by task; every id is there, at most a few hundred of them."""
-    if len(task_ids) == 1:
-        return {task_ids[0]: [row["claim"] for row in _CLAIMS_OF.each(conn, {"which": task_ids[0]})]}
     claims: dict[str, list[str]] = {task_id: [] for task_id in task_ids}
-    query = select(task_claims.c.task_id, task_claims.c.claim).where(task_claims.c.task_id.in_(task_ids))
-    for task_id, claim in conn.execute(query.order_by(task_claims.c.claim)):
-        claims[task_id].append(claim)
+    parameters = {f"task{place}": task_id for place, task_id in enumerate(task_ids)}
+    for row in _claims_of(len(task_ids)).each(conn, parameters) if task_ids else ():
+        claims[row["task_id"]].append(row["claim"])
     return claims
+
+
+@lru_cache(maxsize=128)
+def _claims_of(number: int) -> Prepared[ClaimRow]:
+    among = task_claims.c.task_id.in_([bindparam(f"task{place}") for place in range(number)])
+    return Prepared(select(task_claims).where(among).order_by(task_claims.c.claim))
+
+
+def may_free_others(conn: Connection, task_id: str) -> bool:
+    """Whether another task may be able to start once this one has ended: it claims something, or is waited for."""
+    return _FREES.any(conn, {"which": task_id})
 
 
 def claims_in(conn: Connection, status: str) -> dict[str, list[str]]:
@@ -328,7 +389,7 @@ def transition(
         from_states: The states it may be in. Where it becomes terminal, it is counted, and what its agents shared is deleted.
         token: If given, the fencing token it must have.
         cancelled: If given, whether a cancellation must have been asked for.
-        attempt: Columns of its newest attempt to set with it. One that leaves ``running`` ends its attempt here.
+        attempt: Columns of its newest attempt to set with it. One that leaves ``running`` ends its attempt here; that is counted.
 
     Returns:
         The row as it is now; None if the guard did not hold, and nothing was changed.
@@ -338,10 +399,12 @@ def transition(
     if row is None:
         return None
     joined = attempts.join(conn, row, attempt)
+    ends = attempt is not None and attempt.get("ended_at") is not None
+    kind = totals.count_use(conn, task_id, row["fencing_token"]) if ends else None
     if (status := values.get("status")) in TERMINAL_TASKS:
         shared_state.clear(conn, task_id)
         if status not in from_states:
-            totals.count_end(conn, task_id, row["status"], row["error_code"])
+            totals.count_end(conn, task_id, row["status"], row["error_code"], kind)
     return joined
 
 

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from corral.core.errors import ConfigInvalid, NotFound
+from corral.core.errors import ConfigInvalid, InvalidInput, NotFound, NotTrusted
 from corral.core.visible import one_line, visible
-from corral.faces.cli.parsing import Exit, Group
-from corral.faces.cli.terminal.options import argument, here, json_of, project
+from corral.faces.cli.parsing import Exit, Group, Option
+from corral.faces.cli.terminal.options import argument, here, json_of, option, project
 from corral.faces.cli.terminal.output import echo, emit, fact, facts, paint
 from corral.faces.cli.terminal.tables import Column, table
 
 if TYPE_CHECKING:
-    from corral.work.templates.api import TemplateError
-import difflib
-from typing import TYPE_CHECKING
-
-from corral.core.errors import InvalidInput, NotTrusted
-from corral.faces.cli.parsing import Option
-from corral.faces.cli.terminal.options import option
-
-if TYPE_CHECKING:
     from corral.git.remote.parts import Part
+    from corral.work.templates.api import TemplateError
 
 
 app = Group("Templates: those of tasks, and the one that this project was prepared from.")

@@ -8,7 +8,6 @@ holds the files of its commit and nothing else: :func:`survey` finds what is to 
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -17,7 +16,6 @@ from pathlib import Path
 Seal = dict[str, list[int]]
 """By folder, relative to the top: mode, and when its entries and itself were last changed, ns."""
 
-_LINK = "120000"
 _EXECUTABLE = "100755"
 
 
@@ -38,18 +36,17 @@ class Contents:
     size_bytes: int = 0
 
 
-def survey(top: Path, tracked: Mapping[str, str], kept_paths: Collection[str], spare: int) -> Contents:
+def survey(top: Path, tracked: Mapping[str, str], spare: int) -> Contents:
     """Compare a worktree with what it should hold. Folders that could not be entered are made so.
 
     Args:
         tracked: By path, the modes that git's index names.
-        kept_paths: Folders that stay as they are, relative to ``top``.
         spare: The permission bits that new files do not get (the umask).
 
     Raises:
         OSError: Something could not be looked at.
     """
-    contents, above = Contents(), folders_of(tracked) | folders_of(kept_paths)
+    contents, above = Contents(), folders_of(tracked)
     device, number_seen, pending = top.lstat().st_dev, 0, [""]
     while pending:
         folder = pending.pop()
@@ -59,8 +56,6 @@ def survey(top: Path, tracked: Mapping[str, str], kept_paths: Collection[str], s
                 number_seen += 1
                 contents.size_bytes += info.st_blocks * 512
                 _check(contents, path, info, tracked[path], spare)
-            elif path in kept_paths:
-                contents.size_bytes += sum(status.st_blocks * 512 for _, status in walk(top, path))
             elif is_folder and path in above:
                 _set_mode(contents, path, info, 0o777 & ~spare)
                 if path in contents.modes:
@@ -100,20 +95,6 @@ def folders_of(paths: Collection[str]) -> set[str]:
     return folders
 
 
-def remove(top: Path, paths: Collection[str]) -> None:
-    """Remove leftovers, links as links.
-
-    Raises:
-        OSError: One could not be removed.
-    """
-    for path in paths:
-        place = top / path
-        if place.is_dir() and not place.is_symlink():
-            shutil.rmtree(place)
-        else:
-            place.unlink(missing_ok=True)
-
-
 def spare_bits(folder: Path) -> int:
     """The permission bits that a file made in ``folder`` now does not get: the umask, read without changing it.
 
@@ -129,18 +110,15 @@ def spare_bits(folder: Path) -> int:
         probe.unlink()
 
 
-def seal(top: Path, folders: Collection[str], whole: Collection[str]) -> Seal:
-    """Take down how the folders of a worktree look, and everything in those of ``whole``.
+def seal(top: Path, folders: Collection[str]) -> Seal:
+    """Take down how the folders of a worktree look.
 
     An entry that is made, removed or renamed changes its folder; files of the commit are git's to compare.
 
     Raises:
         OSError: One is not there.
     """
-    taken = {folder: _look(os.lstat(top / folder)) for folder in ("", *folders)}
-    for path in whole:
-        taken |= {inner: _look(info) for inner, info in walk(top, path)}
-    return taken
+    return {folder: _look(os.lstat(top / folder)) for folder in ("", *folders)}
 
 
 def looks(top: Path, path: str) -> Seal:

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection
 
 from corral.core.crash import crash_point
-from corral.core.errors import CorralError
+from corral.core.errors import Conflict, CorralError
 from corral.core.identifiers import new_id
 from corral.core.instants import iso
 from corral.core.payload import Payload
 from corral.core.states import WorktreePurpose, WorktreeState
 from corral.git import refs
 from corral.git.checkouts import repointing, status, worktrees
+from corral.git.process.command import Git
 from corral.runners.tags import PROJECT_MARK, TASK_MARK
+from corral.store.rows import required
 from corral.store.rows.tasks import WorktreeRow
-from corral.work.worktrees import ownership
+from corral.work.worktrees import folders, ownership
 from corral.work.worktrees import store as worktree_rows
 from corral.work.worktrees.ownership import rename
 from corral.work.worktrees.pool import contents
@@ -34,17 +38,6 @@ from corral.work.worktrees.pool.state import (
     refuse_extras,
     refuse_if_inhabited,
 )
-
-if TYPE_CHECKING:
-    from corral.work.worktrees.allocation import WorktreeContext
-import os
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
-
-from corral.core.errors import Conflict
-from corral.core.states import LIVE_WORKTREES
-from corral.git.process.command import Git
-from corral.store.rows import required
 
 if TYPE_CHECKING:
     from corral.work.worktrees.allocation import Plan, WorktreeContext
@@ -106,7 +99,7 @@ def _put_away(context: WorktreeContext, row: WorktreeRow) -> None:
     name = f"pool-{new_id().replace('-', '')[-12:]}"
     row = rename(context, row, old.with_name(name))
     checkout = ownership.prove(context, row)
-    look = contents.seal(Path(row["path"]), sorted(contents.folders_of(tracked)), ())
+    look = contents.seal(Path(row["path"]), sorted(contents.folders_of(tracked)))
     (checkout.git_dir / SEAL).write_text(json.dumps({"look": look, "index": look_of_index(checkout)}))
     worktrees.end_filling(checkout)
     crash_point("pool.sealed")
@@ -120,13 +113,14 @@ def _put_away(context: WorktreeContext, row: WorktreeRow) -> None:
 def _cleaned(context: WorktreeContext, row: WorktreeRow, tracked: dict[str, str]) -> int:
     """Remove everything that is no file of the commit, and correct modes; returns what the rest takes on the disk, bytes."""
     checkout, path = ownership.prove(context, row), Path(row["path"])
-    surveyed = contents.survey(path, tracked, (), contents.spare_bits(checkout.git_dir))
+    surveyed = contents.survey(path, tracked, contents.spare_bits(checkout.git_dir))
     if surveyed.doubts:
         raise Doubt(surveyed.doubts[0])
     if surveyed.size_bytes > bounds(context)[1] * MEBI:
         raise Doubt("it takes more than worktrees.pool_disk_mb")
     ownership.prove(context, row)
-    contents.remove(path, surveyed.leftovers)
+    for leftover in surveyed.leftovers:
+        folders.remove(path / leftover)
     for name, mode in surveyed.modes.items():
         (path / name).chmod(mode)
     return surveyed.size_bytes
@@ -273,7 +267,7 @@ def _repointed(context: WorktreeContext, pooled: WorktreeRow, row: WorktreeRow) 
         refs.make_branch(context.repo, ref, row["base_sha"])
     except Conflict:  # somebody has made it a moment ago: it is not this worktree's, and does not go with it
         values = {"branch": f"corral/{pooled['name']}"}
-        context.db.write(worktree_rows.transition, row["worktree_id"], LIVE_WORKTREES, values)
+        ownership.move(context, row, values)
         raise
     crash_point("pool.branched")
     (prove().git_dir / SEAL).unlink()

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import stat
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from corral.work.worktrees.folders import NEVER, copy_file, sorted_entries
+from corral.work.worktrees.folders import NEVER, copy_file, remove, sorted_entries
 
 Look = list[int]
 Known = dict[str, tuple[Look, Look, str]]
@@ -99,14 +98,6 @@ def look(info: os.stat_result) -> Look:
 def is_racy(look: Look, stored_at_ns: int) -> bool:
     """Whether a file changed too shortly before its look was stored for the look to prove anything."""
     return look[3] >= stored_at_ns - RACY_NS
-
-
-def remove(path: Path) -> None:
-    """Remove whatever stands there, a symlink as a symlink."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)

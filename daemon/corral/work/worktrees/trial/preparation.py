@@ -25,7 +25,7 @@ from corral.runners.environment import verification_environment
 from corral.runners.tags import PROJECT_MARK, WORKTREE_MARK
 from corral.work.worktrees import folders, residue
 from corral.work.worktrees.allocation import SETUP_TIMEOUT_S, WorktreeContext
-from corral.work.worktrees.folders import find_folders
+from corral.work.worktrees.folders import find_folders, remove
 from corral.work.worktrees.provision import (
     INCLUDE_FILE,
     MARKER,
@@ -50,7 +50,6 @@ from corral.work.worktrees.trial.mirror import (
     is_racy,
     look_again,
     mirror,
-    remove,
     swapped,
 )
 
@@ -494,7 +493,7 @@ def store(project: Project, key: str, worktree: Path, paths: Sequence[str]) -> t
     """
     root = make_own_folder(_root(project), project.root)
     aside = root / f"{key}.new"
-    _remove(aside)
+    remove(aside)
     aside.mkdir(mode=0o700)
     mirrors = {
         path: mirror(worktree / path, aside / str(number), {}, keep=(MARKER,)) for number, path in enumerate(paths)
@@ -502,12 +501,12 @@ def store(project: Project, key: str, worktree: Path, paths: Sequence[str]) -> t
     digests = {path: mirrored.digest for path, mirrored in mirrors.items()}
     (aside / _META).write_text(json.dumps(digests))
     place = root / key
-    _remove(place)
+    remove(place)
     aside.rename(place)
     newest_first = sorted(_entries(root), key=lambda folder: folder.stat().st_mtime_ns, reverse=True)
     for old in newest_first[MOST:]:
         if old != place:
-            _remove(old)
+            remove(old)
     entry = Entry(place, digests)
     return entry, {path: swapped(look_again(mirrored, entry.folder(path))) for path, mirrored in mirrors.items()}
 
@@ -518,7 +517,7 @@ def forget(entry: Entry) -> None:
     Raises:
         OSError: It could not be removed.
     """
-    _remove(entry.place)
+    remove(entry.place)
 
 
 def _root(project: Project) -> Path:
@@ -527,8 +526,3 @@ def _root(project: Project) -> Path:
 
 def _entries(root: Path) -> list[Path]:
     return [entry for entry in root.iterdir() if entry.is_dir() and not entry.is_symlink()]
-
-
-def _remove(place: Path) -> None:
-    if place.exists():
-        shutil.rmtree(place)
