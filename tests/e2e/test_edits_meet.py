@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import commit, git
-from tests.e2e.stage import bash, bash_until, text, tool
+from tests.e2e.stage import bash, bash_until, script, text, tool
 from tests.e2e.team import Pair, Team
 from tests.support.files import put
 

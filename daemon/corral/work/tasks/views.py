@@ -28,6 +28,7 @@ from corral.work.worktrees import store as worktrees
 
 def listing(
     conn: Connection,
+    /,
     *,
     statuses: Sequence[str] = (),
     sort: str = TaskSort.PRIORITY,
