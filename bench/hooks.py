@@ -66,11 +66,11 @@ def measure(world: World) -> Iterator[Measure]:
     house.run("daemon", "start")
     empty = world.folder / "nothing.py"
     empty.write_text(NOTHING)
-    said = json.dumps(_payload(house, "by-script")).encode()
+    event = json.dumps(_payload(house, "by-script")).encode()
 
     def run(file: Path) -> None:
         subprocess.run(
-            python("-I", "-S", str(file), "PreToolUse"), input=said, cwd=house.root, check=True, capture_output=True
+            python("-I", "-S", str(file), "PreToolUse"), input=event, cwd=house.root, check=True, capture_output=True
         )
 
     turns = world.sizes.turns * 2
@@ -160,7 +160,7 @@ def measure_client(world: World) -> Iterator[Measure]:
                     session.turn(script(*steps, text("done")), timeout_s=180)
                     gaps[name].append(sum(_gaps(stage, kinds[name][0])[seen:]) / CALLS)
         added, by_hooks, unheard = (
-            [one - without for one, without in zip(gaps[name][1:], gaps["none"][1:], strict=True)]
+            [gap - without for gap, without in zip(gaps[name][1:], gaps["none"][1:], strict=True)]
             for name in ("coordinated", "hooks", "nobody")
         )
         note = f"{spread(added)}; floor: the hooks that it replaces; without {p50(gaps['none']):.1f}, without a daemon"

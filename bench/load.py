@@ -37,9 +37,9 @@ def http(method: str, path: str, body: Any = None) -> bytes:
     return head.encode() + data
 
 
-def line(**said: Any) -> bytes:
+def line(**fields: Any) -> bytes:
     """A request to the reference daemon."""
-    return json.dumps(said).encode() + b"\n"
+    return json.dumps(fields).encode() + b"\n"
 
 
 class Link(asyncio.Protocol):
@@ -64,9 +64,9 @@ class Link(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._data += data
         if self._data.startswith(b"HTTP"):
-            head, found, body = self._data.partition(b"\r\n\r\n")
+            head, separator, body = self._data.partition(b"\r\n\r\n")
             at = head.lower().find(b"content-length:")
-            if not found or len(body) < int(head[at + 15 :].split(b"\r\n", 1)[0]):
+            if not separator or len(body) < int(head[at + 15 :].split(b"\r\n", 1)[0]):
                 return
             status, self.body = int(head[9:12]), body
         elif self._data.endswith(b"\n"):

@@ -39,25 +39,25 @@ Asked = dict[str, Any]
 Plans = list[list[Asked]]
 
 
-def ours(op: str, **said: Any) -> bytes:
+def ours(op: str, **call: Any) -> bytes:
     """An operation as a request to the daemon."""
-    session = said["id"]
+    session = call["id"]
     if op == "heartbeat":
         return http("POST", f"/sessions/{session}/heartbeat")
     if op == "send":
-        letter = {"to": [said["to"]], "subject": said["subject"], "body": said["body"]}
+        letter = {"to": [call["to"]], "subject": call["subject"], "body": call["body"]}
         return http("POST", "/messages", {"session_id": session, **letter})
     if op == "inbox":
         return http("GET", f"/messages?session_id={session}&limit=20")
-    return http("POST", f"/locks/{op}", {"session_id": session, "paths": [said["path"]]})
+    return http("POST", f"/locks/{op}", {"session_id": session, "paths": [call["path"]]})
 
 
 def asked(op: str, client: str, number: int) -> Asked:
     """The request of a client in a given round."""
     who = {"op": op, "id": f"client-{client}"}
     if op == "send":
-        told = {"to": f"Reader{number % READERS}", "subject": f"Letter {number}", "body": BODY}
-        return {**who, "id": f"sender-{client}-{number // LETTERS}", **told}
+        letter = {"to": f"Reader{number % READERS}", "subject": f"Letter {number}", "body": BODY}
+        return {**who, "id": f"sender-{client}-{number // LETTERS}", **letter}
     if op == "inbox":
         return {**who, "id": f"Reader{number % READERS}"}
     return {**who, "path": f"src/c{client}/f{number % FILES}.py"}
@@ -70,11 +70,11 @@ def plans(ops: Sequence[str], clients: int, requests: int, turn: str) -> Plans:
 
 
 def _to_ours(wanted: Plans) -> list[list[bytes]]:
-    return [[ours(**said) for said in plan] for plan in wanted]
+    return [[ours(**call) for call in plan] for plan in wanted]
 
 
 def _to_bare(wanted: Plans) -> list[list[bytes]]:
-    return [[line(**said) for said in plan] for plan in wanted]
+    return [[line(**call) for call in plan] for plan in wanted]
 
 
 def fill(house: Coordinated, rows: int) -> None:
@@ -110,7 +110,7 @@ def _sweep(play: Callable[[Plans], Load], requests: int) -> dict[tuple[str, int]
 
 def _arrivals(wanted: Plans) -> Plans:
     """Register each session before the measurement: a registration has no budget."""
-    return [[{"op": "heartbeat", "id": who} for who in dict.fromkeys(said["id"] for plan in wanted for said in plan)]]
+    return [[{"op": "heartbeat", "id": who} for who in dict.fromkeys(call["id"] for plan in wanted for call in plan)]]
 
 
 def _throughput(play: Callable[[Plans], Load], requests: int) -> Load:

@@ -35,8 +35,8 @@ async def _take(socket: Path, clients: int, each: int) -> Load:
             began = time.perf_counter()
             await link.ask(claim)
             task_id = json.loads(link.body)["task_id"]
-            said = {"success": True, "session_id": who}
-            status = await link.ask(http("POST", f"/tasks/{task_id}/complete", said))
+            body = {"success": True, "session_id": who}
+            status = await link.ask(http("POST", f"/tasks/{task_id}/complete", body))
             load.latencies.append((time.perf_counter() - began) * 1000)
             if status != 200:
                 raise RuntimeError(f"the completion was answered {status}")

@@ -321,8 +321,8 @@ def main(seeds: int = 100) -> None:
     print(f"{'broken, by chance, slots':28}" + "".join(f"{name:>23}" for name in WAYS))
     for broken, flake, slots in SETTINGS:
         row = f"{broken:.0%}, {flake:.0%}, {slots}"
-        told = ["{:.1f} / {:.0f} / {:.2f}".format(*figures(way, broken, flake, slots, seeds)) for way in WAYS.values()]
-        print(f"{row:28}" + "".join(f"{text:>23}" for text in told))
+        cells = ["{:.1f} / {:.0f} / {:.2f}".format(*figures(way, broken, flake, slots, seeds)) for way in WAYS.values()]
+        print(f"{row:28}" + "".join(f"{text:>23}" for text in cells))
     played = list(schedules())
     for world in played:
         by_ladder(world)

@@ -15,17 +15,17 @@ from bench.reference import do, opened
 Plan = Iterable[dict[str, Any]]
 
 
-def _play(database: str, plan: Plan, told: Connection) -> None:
+def _play(database: str, plan: Plan, parent: Connection) -> None:
     db, latencies = opened(database), []
-    told.send(None)
-    told.recv()
-    for said in plan:
+    parent.send(None)
+    parent.recv()
+    for call in plan:
         began = time.perf_counter()
-        db.execute("BEGIN IMMEDIATE" if said["op"] not in ("check", "inbox") else "BEGIN")
-        do(db, said)
+        db.execute("BEGIN IMMEDIATE" if call["op"] not in ("check", "inbox") else "BEGIN")
+        do(db, call)
         db.execute("COMMIT")
         latencies.append((time.perf_counter() - began) * 1000)
-    told.send(latencies)
+    parent.send(latencies)
 
 
 def drive(database: Path, plans: Sequence[Plan]) -> Load:

@@ -41,31 +41,31 @@ def opened(path: str) -> sqlite3.Connection:
     return db
 
 
-def do(db: sqlite3.Connection, said: dict[str, Any]) -> dict[str, Any]:
+def do(db: sqlite3.Connection, call: dict[str, Any]) -> dict[str, Any]:
     """Run one operation."""
-    op, now = said["op"], time.time()
+    op, now = call["op"], time.time()
     if op in ("heartbeat", "register"):
         db.execute(
-            "INSERT INTO sessions VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET beat = excluded.beat", (said["id"], now)
+            "INSERT INTO sessions VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET beat = excluded.beat", (call["id"], now)
         )
     elif op == "acquire":
-        held = db.execute("SELECT owner FROM locks WHERE path = ? AND until > ?", (said["path"], now)).fetchone()
-        if held is not None and held[0] != said["id"]:
+        held = db.execute("SELECT owner FROM locks WHERE path = ? AND until > ?", (call["path"], now)).fetchone()
+        if held is not None and held[0] != call["id"]:
             return {"ok": False, "holder": held[0]}
-        db.execute("INSERT OR REPLACE INTO locks VALUES (?, ?, ?)", (said["path"], said["id"], now + 3600))
+        db.execute("INSERT OR REPLACE INTO locks VALUES (?, ?, ?)", (call["path"], call["id"], now + 3600))
     elif op == "check":
-        return {"held": db.execute("SELECT owner FROM locks WHERE path = ?", (said["path"],)).fetchone()}
+        return {"held": db.execute("SELECT owner FROM locks WHERE path = ?", (call["path"],)).fetchone()}
     elif op == "release":
-        db.execute("DELETE FROM locks WHERE path = ? AND owner = ?", (said["path"], said["id"]))
+        db.execute("DELETE FROM locks WHERE path = ? AND owner = ?", (call["path"], call["id"]))
     elif op == "send":
-        values = (said["id"], said["to"], said["subject"], said["body"], now)
+        values = (call["id"], call["to"], call["subject"], call["body"], now)
         db.execute("INSERT INTO mail (sender, reader, subject, body, at) VALUES (?, ?, ?, ?, ?)", values)
     elif op == "inbox":
         query = "SELECT sender, subject, body, at FROM mail WHERE reader = ? ORDER BY seq DESC LIMIT 20"
-        return {"mail": db.execute(query, (said["id"],)).fetchall()}
+        return {"mail": db.execute(query, (call["id"],)).fetchall()}
     elif op == "submit":
         db.execute(
-            "INSERT INTO tasks (id, title, state, priority) VALUES (?, ?, 'pending', 5)", (said["id"], said["title"])
+            "INSERT INTO tasks (id, title, state, priority) VALUES (?, ?, 'pending', 5)", (call["id"], call["title"])
         )
     return {"ok": True}
 
@@ -84,7 +84,7 @@ class _Writer(threading.Thread):
                 while len(batch) < 64:
                     batch.append(self.waiting.get_nowait())
             db.execute("BEGIN IMMEDIATE")
-            answers = [(future, do(db, said)) for said, future in batch]
+            answers = [(future, do(db, call)) for call, future in batch]
             db.execute("COMMIT")
             self._loop.call_soon_threadsafe(self._give, answers)
 

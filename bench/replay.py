@@ -151,10 +151,10 @@ def replay(source: Path, folder: Path, merges: int = MERGES, trains: int = TRAIN
         trains: How many trains to land, at most; 0: all.
     """
     replayed = Replayed(source, folder)
-    found = replayed.merges("--branches", "--tags")
+    merge_commits = replayed.merges("--branches", "--tags")
     octopuses = replayed.repo.must("rev-list", "--count", "--min-parents=3", "--branches", "--tags")
-    made = Replay(len(found), int(octopuses))
-    for number, merge in enumerate(spread(found, merges), 1):
+    made = Replay(len(merge_commits), int(octopuses))
+    for number, merge in enumerate(spread(merge_commits, merges), 1):
         replayed.compare(merge, made)
         if number % 100 == 0:
             print(f"{number} merges …", file=sys.stderr, flush=True)
@@ -168,13 +168,13 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def row(name: str, found: Replay) -> str:
+def row(name: str, replayed: Replay) -> str:
     """A line of the table."""
-    classes = Counter(plain.what for plain, _corral in found.checked.values())
-    landed = found.trains["landed with the recorded tree"]
+    classes = Counter(plain.what for plain, _corral in replayed.checked.values())
+    landed = replayed.trains["landed with the recorded tree"]
     figures = [
-        found.found, found.octopuses, len(found.checked), *(classes[what] for what in Class), found.criss_cross,
-        found.as_recorded, landed, found.trains.total() - landed, len(found.wrong),
+        replayed.found, replayed.octopuses, len(replayed.checked), *(classes[what] for what in Class), replayed.criss_cross,
+        replayed.as_recorded, landed, replayed.trains.total() - landed, len(replayed.wrong),
     ]  # fmt: skip
     return f"| {name} | " + " | ".join(map(str, figures)) + " |"
 
@@ -188,14 +188,14 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     source, began = options.repository.resolve(), time.perf_counter()
     with world(QUICK) as here:
-        found = replay(source, here.folder, options.merges, options.trains)
+        replayed = replay(source, here.folder, options.merges, options.trains)
     print("| repository | " + " | ".join(COLUMNS) + " |\n|" + "---|" * (len(COLUMNS) + 1))
-    print(row(options.repository.name, found))
+    print(row(options.repository.name, replayed))
     print(f"{time.perf_counter() - began:.0f} s", file=sys.stderr)
-    for sha, (plain, _corral) in found.checked.items():
+    for sha, (plain, _corral) in replayed.checked.items():
         if plain.what is Class.FAILED:
             reason = plain.text.partition("\n")[0]
             print(f"NOT TRIED, since plain git cannot: {sha}: {reason}")
-    for wrong in found.wrong:
+    for wrong in replayed.wrong:
         print(f"DIFFERENT: {wrong}")
-    return 1 if found.wrong else 0
+    return 1 if replayed.wrong else 0

@@ -37,12 +37,12 @@ def _selection(house: Coordinated, tasks: int, times: int) -> Measure:
 
     def write(number: int) -> None:
         """Other tasks than before, approved: those that are in the queue are withdrawn, and the next ones submitted."""
-        ids = [f"R{number}-{one}" for one in range(tasks)]
-        after = [f"dependencies: [{ids[one - 1]}], " if one % 7 else "" for one in range(tasks)]
+        ids = [f"R{number}-{index}" for index in range(tasks)]
+        after = [f"dependencies: [{ids[index - 1]}], " if index % 7 else "" for index in range(tasks)]
         lines = zip(ids, after, strict=True)
-        path.write_text("".join(f"- {{id: {one}, {wait}command: 'true'}}\n" for one, wait in lines))
-        found = client.request("GET", "/supervisor")["unapproved"]
-        approved = [Claim(one["key"], one["value"], one["source"]) for one in found]
+        path.write_text("".join(f"- {{id: {index}, {wait}command: 'true'}}\n" for index, wait in lines))
+        claims = client.request("GET", "/supervisor")["unapproved"]
+        approved = [Claim(claim["key"], claim["value"], claim["source"]) for claim in claims]
         project_trust.store().approve(client.project.common_dir, approved)
         path.touch()
 

@@ -52,14 +52,14 @@ class Worked:
 def measure(world: World) -> Iterator[Measure]:
     """Measure tasks of one second with one agent, with ten, and with fifty."""
     tasks = world.sizes.tasks_of_swarm
-    one, ten = (_work_off(world, agents, max(2, tasks * agents // AGENTS)) for agents in (1, 10))
+    alone, ten = (_work_off(world, agents, max(2, tasks * agents // AGENTS)) for agents in (1, 10))
     many = _work_off(world, min(AGENTS, tasks), tasks)
     note = "floor: one agent"
     yield Measure(
         "tasks of 1 s with 10 agents, by agent",
         ten.rate / 10,
         "/s",
-        one.rate,
+        alone.rate,
         ratio=OF_ONE,
         note=note,
         proves="NFR-PERF-004",
@@ -70,13 +70,13 @@ def measure(world: World) -> Iterator[Measure]:
     what = f"{tasks} tasks of {TASK_S:g} s, {agents} agents"
     yield Measure(what, many.rate, "/s", min(busy, loop), ratio=OF_IDEAL, note=note)
     yield Measure(f"daemon, after {tasks} tasks: resident memory", many.memory, "MB", limit=WORKED_MB)
-    note = f"p50 {p50(one.picks):.0f}"
-    yield Measure("distribution: submission to claim, p95", p95(one.picks), "ms", limit=DISTRIBUTE_MS, note=note)
-    for found, agents in ((ten, 10), (many, min(AGENTS, tasks))):
-        note = f"p50 {p50(found.spawns):.0f}"
+    note = f"p50 {p50(alone.picks):.0f}"
+    yield Measure("distribution: submission to claim, p95", p95(alone.picks), "ms", limit=DISTRIBUTE_MS, note=note)
+    for work, agents in ((ten, 10), (many, min(AGENTS, tasks))):
+        note = f"p50 {p50(work.spawns):.0f}"
         yield Measure(
             f"spawn of an agent, {agents} agents, p95",
-            p95(found.spawns),
+            p95(work.spawns),
             "ms",
             limit=SPAWN_MS,
             note=note,
@@ -107,15 +107,15 @@ def _work_off(world: World, agents: int, tasks: int) -> Worked:
     taken = time.perf_counter() - began
     if not answer["done"]:
         raise RuntimeError(f"not done: {answer}")
-    told = [_told(client, task_id) for task_id in ids]
+    attempts = [_told(client, task_id) for task_id in ids]
     alone = [_alone(client) for _ in range(world.sizes.turns)]
     client.close()
     memory, _ = megabytes(house.daemon_pid() or 0)
     house.stop()
     return Worked(
         rate=tasks / taken,
-        spawns=[one["started_at"] - one["claimed_at"] for one in told],
-        picks=[one["claimed_at"] - one["created_at"] for one in alone],
+        spawns=[attempt["started_at"] - attempt["claimed_at"] for attempt in attempts],
+        picks=[attempt["claimed_at"] - attempt["created_at"] for attempt in alone],
         memory=memory,
     )
 
@@ -130,5 +130,5 @@ def _alone(client: Client) -> dict[str, float]:
 def _told(client: Client, task_id: str) -> dict[str, float]:
     """The instants of a task and of its attempt, ms."""
     task = client.request("GET", f"/tasks/{task_id}/detail")
-    found = {**task["attempt_history"][-1], "created_at": task["created_at"]}
-    return {key: parse(found[key]).timestamp() * 1000 for key in ("created_at", "claimed_at", "started_at")}
+    attempt = {**task["attempt_history"][-1], "created_at": task["created_at"]}
+    return {key: parse(attempt[key]).timestamp() * 1000 for key in ("created_at", "claimed_at", "started_at")}

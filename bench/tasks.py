@@ -88,8 +88,8 @@ def measure(world: World) -> Iterator[Measure]:
     many = drive(socket, [_submissions(sizes.requests // 3)])
     yield from _beside_locks(socket, sizes.requests // 3, batch)
     with reference(world.folder) as (bare, _pid):
-        said = [line(op="submit", id=str(uuid4()), title="task") for _ in range(sizes.many_rows)]
-        floor = drive(bare, [said])
+        calls = [line(op="submit", id=str(uuid4()), title="task") for _ in range(sizes.many_rows)]
+        floor = drive(bare, [calls])
     yield Measure(
         f"task submit, {sizes.many_rows:,} tasks: p95", p95(many.latencies), "ms", p95(floor.latencies), 10,
         note=f"p50 {p50(many.latencies):.2f}; with {sizes.few_rows} tasks p95 {p95(few.latencies):.2f}",

@@ -19,7 +19,7 @@ def measure(world: World) -> Iterator[Measure]:
     for wanted in (sizes.few_rows, sizes.many_rows):
         while made < wanted:
             number = min(1000, wanted - made)
-            tasks = [{"title": f"task {one}", "command": "true"} for one in range(number)]
+            tasks = [{"title": f"task {index}", "command": "true"} for index in range(number)]
             client.request("POST", "/tasks/batch", {"tasks": tasks}, timeout_s=120)
             made += number
         client.request("GET", "/status")  # its statements are compiled once

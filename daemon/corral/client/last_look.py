@@ -75,8 +75,8 @@ def is_others(tool: str) -> bool:
 
 def paths(event: Mapping[str, Any]) -> tuple[str, str]:
     """The path that a tool call writes, and the one from which it moves a file there, as they are given; empty: none."""
-    given = event.get("tool_input")
-    about = {name: value for name, value in given.items() if isinstance(value, str)} if isinstance(given, dict) else {}
+    sent = event.get("tool_input")
+    about = {name: value for name, value in sent.items() if isinstance(value, str)} if isinstance(sent, dict) else {}
     of_server = is_others(str(event.get("tool_name")))
     path = next((about[name] for name in (PATHS_OF_SERVERS if of_server else _PATHS) if about.get(name)), "")
     return path, about.get(_MOVED, "") if of_server and about.get(_MOVED_TO) else ""
@@ -89,8 +89,8 @@ def call_of(event: Mapping[str, Any]) -> str:
     """
     from hashlib import sha256
 
-    given = event.get("tool_input")
-    about = given if isinstance(given, dict) else {}
+    sent = event.get("tool_input")
+    about = sent if isinstance(sent, dict) else {}
     text = str(about.get("file_path") or about.get("notebook_path") or about.get("command") or "")
     digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     return f"{event.get('session_id')}:{event['tool_use_id']}:{digest}" if event.get("tool_use_id") else ""
@@ -460,7 +460,7 @@ def _mark(home: str, target: Target, me: str, session: str) -> str | None:
 
 def marks(home: str) -> dict[str, Json]:
     """The marks of files that sessions were allowed to edit, by name; for the daemon."""
-    found = {}
+    marks_by_name = {}
     with suppress(OSError), _folder(home, HOLDS, makes=False) as folder:
         for name in os.listdir(folder):
             with suppress(OSError):
@@ -468,8 +468,8 @@ def marks(home: str) -> dict[str, Json]:
                 mark = _read(descriptor, "path", "actor", "session", "client", "at")
                 os.close(descriptor)
                 if mark is not None:
-                    found[name] = mark
-    return found
+                    marks_by_name[name] = mark
+    return marks_by_name
 
 
 def drop(home: str, taken: Mapping[str, Json]) -> None:
@@ -574,10 +574,10 @@ def _lock(descriptor: int) -> None:
 def _read(descriptor: int, *fields: str) -> Json | None:
     """The JSON object in a file; None if it is none with these fields: it is just being written, or was not written whole."""
     try:
-        found = json.loads(os.pread(descriptor, 65536, 0))
+        content = json.loads(os.pread(descriptor, 65536, 0))
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) and all(field in found for field in fields) else None
+    return content if isinstance(content, dict) and all(field in content for field in fields) else None
 
 
 def _write(descriptor: int, content: Json) -> None:

@@ -152,10 +152,10 @@ def _must_wait(last: dict[str, Any]) -> bool:
 def _last_start(project: Project) -> dict[str, Any]:
     """How the last start ended, see :data:`START`; empty where that is not known."""
     try:
-        found = json.loads((project.run_dir / START).read_bytes())
+        record = json.loads((project.run_dir / START).read_bytes())
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return record if isinstance(record, dict) else {}
 
 
 def _announced(project: Project) -> str | None:

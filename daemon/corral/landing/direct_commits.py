@@ -138,8 +138,8 @@ def _verdict(conn: Connection, row: DirectTipRow, tree: str, fingerprint: str) -
 
 
 def _reason(row: DirectTipRow, red: ReceiptRow) -> str:
-    found = f"{row['target']} at {row['tip_sha'][:12]} is red since {row['whose']}."
-    return f"{found} {red['reason']}\nLog: {red['log']}"
+    what = f"{row['target']} at {row['tip_sha'][:12]} is red since {row['whose']}."
+    return f"{what} {red['reason']}\nLog: {red['log']}"
 
 
 def _pause(conn: Connection, row: DirectTipRow, reason: str, now: datetime) -> None:

@@ -422,7 +422,7 @@ def _retire(db: Store, repo: Git, landed: Sequence[tuple[MergeRow, refs.Ref]]) -
             return _not_tidied(error, landed[0][1])
         if isinstance(error, GitFailed) and error.details.get("outcome") == Outcome.LOCK.value:
             raise
-    return max((_retire(db, repo, [one]) for one in landed), key=list(Tidy).index)
+    return max((_retire(db, repo, [row]) for row in landed), key=list(Tidy).index)
 
 
 def _retire_branches(db: Store, repo: Git, landed: Sequence[tuple[MergeRow, refs.Ref]]) -> bool:

@@ -74,8 +74,8 @@ async def listing(
         is_any_open = any(row["state"] in OPEN_MERGES for row in rows)
         standings = standing.by_id(conn, services.settings().landing.ageing_s, services.now()) if is_any_open else {}
         reverted = merges.taken_back(conn, [row["merge_id"] for row in rows])
-        told = (merge_shapes.listed(row, numbers, standings, reverted) for row in pauses.explained(conn, rows))
-        return page(told, limit)
+        requests = (merge_shapes.listed(row, numbers, standings, reverted) for row in pauses.explained(conn, rows))
+        return page(requests, limit)
 
     return answer(request, await services.store.read(look), lambda row: {"after": row["merge_id"]})
 

@@ -70,17 +70,17 @@ async def merge_status(merge_id: str | None = None, branch: str | None = None) -
         return {"success": True, "merges": queue.rows, **more}
     newest = merge_id or (await services.store.read(merge_rows.newest_of, str(branch)))["merge_id"]
     ageing_s, now = services.settings().landing.ageing_s, services.now()
-    found = await services.work(lambda: requests.detail(services.db, newest, ageing_s=ageing_s, now=now))
-    return {"success": True, **found}
+    detail = await services.work(lambda: requests.detail(services.db, newest, ageing_s=ageing_s, now=now))
+    return {"success": True, **detail}
 
 
 @coordinator_tool
 async def list_flakes(target: str | None = None) -> Payload:
     """Tests that failed and then passed on one tree, with dates and logs; the last one first."""
     rows = await current.get().services.store.read(flakes.newest, target)
-    told = page((dict(row) for row in flaky_tests.by_test(rows)), size=SHOWN_BYTES)
-    more = {"left_out": "Those that were flaky longer ago."} if told.more else {}
-    return {"success": True, "flakes": told.rows, **more}
+    shown = page((dict(row) for row in flaky_tests.by_test(rows)), size=SHOWN_BYTES)
+    more = {"left_out": "Those that were flaky longer ago."} if shown.more else {}
+    return {"success": True, "flakes": shown.rows, **more}
 
 
 def _queue(conn: Connection) -> Page:

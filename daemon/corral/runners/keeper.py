@@ -275,11 +275,11 @@ def _status_of(pid: int) -> int | None:
 def _memory_mb(leader: int, enough_mb: float) -> float:
     """The resident memory of a process and its descendants, MiB; above ``enough_mb`` shared pages count once if possible."""
     parents, pages = _processes()
-    tree, found = [leader], {leader}
+    tree, pids = [leader], {leader}
     for pid in tree:
-        children = [child for child, parent in parents.items() if parent == pid and child not in found]
+        children = [child for child, parent in parents.items() if parent == pid and child not in pids]
         tree += children
-        found.update(children)
+        pids.update(children)
     resident = sum(pages.get(pid, 0) for pid in tree) / _MIB
     if resident <= enough_mb:
         return resident

@@ -251,13 +251,13 @@ def survivors(group: int | None, marks: Marks) -> list[psutil.Process]:
     Args:
         group: One whose leader is not reaped, by this process or by its keeper, so certainly ours; None: the marks alone decide.
     """
-    found: list[psutil.Process] = []
+    processes: list[psutil.Process] = []
     for pid in psutil.pids():
         if _belongs(pid, group, marks):  # nearly none does; what psutil reads of a process takes longer than this
             with suppress(psutil.Error):
-                found.append(psutil.Process(pid))
+                processes.append(psutil.Process(pid))
     # The start time that keeps a signal from a reused pid was read after the first look.
-    return [process for process in found if _belongs(process.pid, group, marks)]
+    return [process for process in processes if _belongs(process.pid, group, marks)]
 
 
 def _belongs(pid: int, group: int | None, marks: Marks) -> bool:

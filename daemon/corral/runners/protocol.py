@@ -141,8 +141,8 @@ class Assignment:
     def told(self) -> dict[str, Any]:
         """What the next daemon needs to follow it (:mod:`corral.runners.keeping`)."""
         past = self.resumes
-        told = {name: getattr(self, name) for name in ("task_id", "attempt", "title", "session_id")}
-        return {**told, "resumes": past and {**asdict(past), "file": str(past.file)}}
+        fields = {name: getattr(self, name) for name in ("task_id", "attempt", "title", "session_id")}
+        return {**fields, "resumes": past and {**asdict(past), "file": str(past.file)}}
 
     @property
     def briefing(self) -> str:

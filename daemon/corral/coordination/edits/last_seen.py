@@ -68,9 +68,9 @@ class LastSeen:
             return None
         with self._lock:
             seen = [self._seen[key] for key in keys if key in self._seen]
-            told = any(self._told.get(key) == content for key in keys)
-        known = seen or ([] if told or committed is None else [committed()])
-        if told or not known or content in known:
+            was_shown = any(self._told.get(key) == content for key in keys)
+        known = seen or ([] if was_shown or committed is None else [committed()])
+        if was_shown or not known or content in known:
             return None
         with self._lock:
             self._told[keys[0]] = content

@@ -276,7 +276,7 @@ class RuntimeState:
                 del self._attempts[(checkout, match_key)]
             if at is not None:
                 _remember(self._edits, (checkout, match_key), (session_id, at))
-                others = [one for one in self._editors.get((checkout, match_key), ()) if one != session_id]
+                others = [editor for editor in self._editors.get((checkout, match_key), ()) if editor != session_id]
                 _remember(self._editors, (checkout, match_key), (*others[-MOST_EDITORS:], session_id))
                 if others:
                     self._edited_by_several.setdefault(checkout, set()).add(match_key)

@@ -169,13 +169,13 @@ async def _before_tool(services: Services, event: HookEvent) -> Payload:
     def guard(conn: Connection, holder: Holder) -> Payload:
         meanwhile.settle(conn, passed, services, now)
         remarks: list[str] = []
-        for one in targets:
-            verdict = verdicts.before_edit(conn, holder, one, policy, now)
+        for each in targets:
+            verdict = verdicts.before_edit(conn, holder, each, policy, now)
             if verdict.denial is not None:
                 return hook_events.denial(verdict.denial)
-            remarks += [*verdict.remarks, *unannounced.remarks(services, one)]
-        for one in targets:
-            services.runtime.edits(one.checkout, one.key.match_key, event.actor)
+            remarks += [*verdict.remarks, *unannounced.remarks(services, each)]
+        for each in targets:
+            services.runtime.edits(each.checkout, each.key.match_key, event.actor)
         # No one-time texts here: the model never sees the answer about a call that its person then refuses.
         return hook_events.context("PreToolUse", remarks)
 
@@ -183,8 +183,8 @@ async def _before_tool(services: Services, event: HookEvent) -> Payload:
         answer = await _present(services, event, now, guard)
     except DatabaseUnavailable:  # writes wait; a refusal needs none, and what is free is the last look's to mark
         me = Holder(session_id=event.actor, kin=(event.parent,) if event.parent else ())
-        for one in targets:
-            refused = await services.store.read(verdicts.refusal, holder=me, target=one, policy=policy, now=now)
+        for each in targets:
+            refused = await services.store.read(verdicts.refusal, holder=me, target=each, policy=policy, now=now)
             if refused is not None:
                 return hook_events.denial(refused)
         raise
@@ -551,13 +551,13 @@ async def _worktree_remove(services: Services, event: HookEvent) -> Payload:
     stays, lost = await services.work(
         lambda: services.of(Worktrees).give_back(Path(event.worktree_path), {event.actor, event.session_id})
     )
-    if told := stays or lost:
+    if outcome := stays or lost:
         became = "not removed" if stays else "removed"
-        text = f"The worktree {event.worktree_path} was {became}. {' '.join(told.splitlines())}"
+        text = f"The worktree {event.worktree_path} was {became}. {' '.join(outcome.splitlines())}"
         at = iso(services.now())
         await services.store.write(session_rows.notify, session_id=event.actor, text=text, at=at)
     services.nudge("landing")
-    return {"systemMessage": told} if told else {}
+    return {"systemMessage": outcome} if outcome else {}
 
 
 async def _sign_of_life(services: Services, event: HookEvent) -> Payload:

@@ -40,10 +40,10 @@ def marks(services: Services) -> dict[str, dict[str, Any]]:
     return last_look.marks(os.fspath(services.project.home))
 
 
-def settle(conn: Connection, found: Marks, services: Services, now: datetime) -> None:
+def settle(conn: Connection, passed: Marks, services: Services, now: datetime) -> None:
     """Give the locks to the sessions that live; nothing to do if no file is marked."""
     claims = []
-    for mark in found.values():
+    for mark in passed.values():
         actor, session, client = str(mark["actor"]), str(mark["session"]), mark["client"]
         target = target_at(services, Path(str(mark["path"])))
         if target is None or not isinstance(client, int) or not is_running(client, None):
@@ -63,15 +63,15 @@ def settle(conn: Connection, found: Marks, services: Services, now: datetime) ->
         unannounced.settle(conn, claims, Policy(chosen.enforcement, chosen.ttl_s), now)
 
 
-def forget(services: Services, found: Marks) -> None:
+def forget(services: Services, passed: Marks) -> None:
     """Remove the marks that are locks now."""
-    if found:
-        last_look.drop(os.fspath(services.project.home), found)
+    if passed:
+        last_look.drop(os.fspath(services.project.home), passed)
 
 
 def take_over(services: Services, now: datetime) -> None:
     """Do all of it now."""
-    if found := marks(services):
-        services.db.write(settle, found=found, services=services, now=now)
-        forget(services, found)
+    if passed := marks(services):
+        services.db.write(settle, passed=passed, services=services, now=now)
+        forget(services, passed)
         services.changes.announce()

@@ -134,7 +134,9 @@ def read(name: str, payload: Mapping[str, Any], now: datetime) -> HookEvent:
     batch = [call for call in listed if isinstance(call, Mapping)] if isinstance(listed, list) else []
     client = pid if isinstance(pid, int) and not isinstance(pid, bool) and pid > 1 else None
     cwd = _text(payload, "cwd")
-    path, moved = (last_look.as_written(one, cwd, client or 0) if one else "" for one in last_look.paths(payload))
+    path, moved = (
+        last_look.as_written(written, cwd, client or 0) if written else "" for written in last_look.paths(payload)
+    )
     return HookEvent(
         name=name,
         actor=agent or session,
@@ -179,8 +181,8 @@ def read(name: str, payload: Mapping[str, Any], now: datetime) -> HookEvent:
 def _reads(batch: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """The files that a batch of tool calls read."""
     for call in batch:
-        given = call.get("tool_input") if _text(call, "tool_name") == "Read" else None
-        if isinstance(given, Mapping) and (path := _text(given, "file_path")):
+        arguments = call.get("tool_input") if _text(call, "tool_name") == "Read" else None
+        if isinstance(arguments, Mapping) and (path := _text(arguments, "file_path")):
             yield path
 
 

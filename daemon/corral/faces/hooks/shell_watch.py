@@ -102,8 +102,8 @@ async def after(services: Services, event: HookEvent, policy: Policy) -> list[st
         top: changes for top, changes in changed.items() if changes.own and own is not None and top != str(own.top)
     }
     saved = await services.work(lambda: _save(list(foreign), event, now))
-    found = [_changes(services, call, top, differences) for top, differences in changed.items()]
-    for each in found:
+    shell_changes = [_changes(services, call, top, differences) for top, differences in changed.items()]
+    for each in shell_changes:
         for key in (key for key in each.own if each.is_of(key, event.actor)):
             services.runtime.edited(each.checkout, key.match_key, event.actor, now)
 
@@ -116,7 +116,7 @@ async def after(services: Services, event: HookEvent, policy: Policy) -> list[st
         kin = (event.parent,) if event.parent else ()
         holder = Holder(session_id=event.actor, task_id=row["task_id"], kin=kin)
         remarks: list[str] = []
-        for keyed in found:
+        for keyed in shell_changes:
             remarks += verdicts.after_shell(conn, holder, row["agent_name"], keyed, policy, now)
         for top, ref in saved.items():
             remarks.append(

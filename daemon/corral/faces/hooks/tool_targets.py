@@ -23,8 +23,8 @@ _WORD = re.compile(r"[^\s'\"`;|&<>()=,]+")
 
 def targets_of(services: Services, event: HookEvent) -> list[Target]:
     """The files of an edit, resolved through symlinks, without those that are not in this project; the written one first."""
-    found = (target_at(services, Path(event.cwd, path)) for path in (event.path, event.moved) if path)
-    return [target for target in found if target is not None]
+    targets = (target_at(services, Path(event.cwd, path)) for path in (event.path, event.moved) if path)
+    return [target for target in targets if target is not None]
 
 
 def target_at(services: Services, path: Path) -> Target | None:

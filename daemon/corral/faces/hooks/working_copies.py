@@ -75,9 +75,9 @@ async def release(services: Services, event: HookEvent) -> Payload:
         return {"vcs": {"kept": f"What is in {place} could not be saved: {kept.problem}"}}
     stays, lost = await services.work(lambda: services.of(Worktrees).give_back(place, {event.actor, event.session_id}))
     services.nudge("landing")
-    if told := stays or lost:
+    if outcome := stays or lost:
         became = "not removed" if stays else "removed"
-        text = f"The worktree {place} was {became}. {' '.join(told.splitlines())}"
+        text = f"The worktree {place} was {became}. {' '.join(outcome.splitlines())}"
         at = iso(services.now())
         await services.store.write(session_rows.notify, session_id=event.session_id, text=text, at=at)
     if stays:

@@ -399,8 +399,8 @@ def used(checkout: Git, tip_sha: str) -> dict[str, list[str]]:
         return {}
     paths = "\0".join(refs.changed_paths(checkout, tip_sha, head)).encode("utf-8", "surrogateescape")
     fields = checkout.check("check-attr", "-z", "--stdin", "merge", input=paths).text.split("\0")
-    found: dict[str, list[str]] = {}
+    paths_of: dict[str, list[str]] = {}
     for path, driver in zip(fields[::3], fields[2::3], strict=False):
         if driver in drivers:
-            found.setdefault(driver, []).append(path)
-    return found
+            paths_of.setdefault(driver, []).append(path)
+    return paths_of

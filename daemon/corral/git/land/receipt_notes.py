@@ -132,8 +132,8 @@ def _problems(git: Git, sha: str, tree: str, status: str, receipt: Mapping[str, 
     if status == PASSED and (by, verified_tree) != (sha, tree):
         yield "Not this commit's tree was verified."
     if status == COVERED:
-        found = git.run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{by}^{{commit}}")
-        if not found.ok or found.text.strip() != by:
+        commit = git.run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{by}^{{commit}}")
+        if not commit.ok or commit.text.strip() != by:
             yield f"The commit that was verified is not here: {by[:12]}."
         elif git.must("rev-parse", "--verify", f"{by}^{{tree}}") != verified_tree:
             yield f"Not the tree of {by[:12]} was verified."

@@ -150,8 +150,8 @@ def _unusable(repo: Git, remote: str) -> Failure | None:
 
 def _failure(remote: str, result: Result, instead: str = "") -> Failure:
     rejected = [line.split("\t")[2] for line in result.text.splitlines() if line.startswith("!\t")]
-    said = [line.removeprefix("remote:").strip() for line in result.stderr.splitlines()]
-    lines = [line for line in (*rejected, *said) if line and not line.startswith(_SAYS_NOTHING)]
+    hints = [line.removeprefix("remote:").strip() for line in result.stderr.splitlines()]
+    lines = [line for line in (*rejected, *hints) if line and not line.startswith(_SAYS_NOTHING)]
     text = "; ".join(line.removeprefix("fatal: ").removeprefix("error: ") for line in lines)
     words = one_line(redacted(text or f"git ended with {result.rc}"))
     words = words if len(words) <= _LONGEST_WORDS else f"{words[:_LONGEST_WORDS]}…"

@@ -143,8 +143,8 @@ def is_failed_setup(error: CorralError | OSError) -> bool:
 
 def refusal_in(output: str) -> str | None:
     """The system's refusal that a failed command printed: no verdict then, although its change may be why."""
-    found = _MACHINES.search(output.lower())
-    return found[0] if found is not None else None
+    match = _MACHINES.search(output.lower())
+    return match[0] if match is not None else None
 
 
 def is_of_port(refusal: str | None) -> bool:

@@ -71,8 +71,8 @@ def _proven(
     repo: Git, context: VerificationContext, row: VerificationRunRow, kept: Kept, in_force: InForce, now: datetime
 ) -> VerificationRun:
     plan = kept.plan
-    given = {**plan["subject"], "basis": Basis(**plan["subject"]["basis"])}
-    subject = RunSpec(**{**given, "members": tuple(given["members"])})
+    fields = {**plan["subject"], "basis": Basis(**plan["subject"]["basis"])}
+    subject = RunSpec(**{**fields, "members": tuple(fields["members"])})
     recorded = (subject.merge_id, subject.target, subject.sha, subject.tree, subject.basis.fingerprint)
     if recorded != tuple(row[name] for name in ("merge_id", "target", "commit_sha", "tree", "fingerprint")):
         raise Unproven("is not the one of its record")

@@ -256,7 +256,7 @@ class Verification:
 
     def _charge(self, now: datetime) -> _Charge:
         left_s, left_mb = self._left_s(now), max(LOG_LIMIT - self._written, 0) // 1024 // 1024
-        told = {
+        record = {
             **self._keeper.told,
             "converted": dict(self._laid.files.converted),
             "behind": len(self._waiting),
@@ -269,7 +269,7 @@ class Verification:
         }
         limits = Limits(timeout_s=max(left_s, 0.0), output_mb=left_mb)
         name, folder, place = self._keeper.name, self._keeper.folder, self._laid.path
-        return _Charge(name, folder, self._project_id, place, self.log, limits, self._marks, told)
+        return _Charge(name, folder, self._project_id, place, self.log, limits, self._marks, record)
 
     def _go_on(self, kept: Kept, printing: _Step) -> None:
         """Be where the record of a command says that the run was."""

@@ -273,7 +273,7 @@ class VerificationRun:
         self, laid: LaidOut, prepared: Mapping[str, str], log: Path, now: datetime, kept: Kept | None = None
     ) -> Verification:
         """Start its commands, or go on with the one that is kept."""
-        told = {
+        record = {
             "subject": asdict(self.subject),
             "reds": [{**asdict(red), "log": str(red.log)} for red in self.reds],
             "inputs": self.inputs,
@@ -285,7 +285,7 @@ class VerificationRun:
             project_id=self._context.project_id,
             env=self._environment(prepared),
             log=log,
-            keeper=KeeperPlace(folder_of(self._context, self.run_id), told),
+            keeper=KeeperPlace(folder_of(self._context, self.run_id), record),
             put_off_sealing=self._context.put_off_sealing,
             timeout_s=self._landing.timeout_s,
             now=now,

@@ -99,11 +99,11 @@ def verifications(conn: Connection, since: str, most: int | None = None, until: 
 def targets_seen(conn: Connection, since: str, until: str = LATEST) -> list[TargetSeen]:
     """When targets were seen green or red after one instant, and not after another, in that order."""
     first = select(func.min(events.c.event_id)).where(events.c.at > since).scalar_subquery()
-    told, requests = events.c.data, merge_requests.c
+    data, requests = events.c.data, merge_requests.c
     query = (
         select(
-            func.coalesce(requests.target, told["target"].as_string()).label("target"),
-            events.c.at, events.c.kind, told["reason"].as_string().label("reason"),
+            func.coalesce(requests.target, data["target"].as_string()).label("target"),
+            events.c.at, events.c.kind, data["reason"].as_string().label("reason"),
         )
         .outerjoin_from(events, merge_requests, events.c.merge_id == requests.merge_id)
         .outerjoin(receipts, receipts.c.receipt_id == requests.receipt_id)
@@ -113,8 +113,8 @@ def targets_seen(conn: Connection, since: str, until: str = LATEST) -> list[Targ
             or_(
                 and_(events.c.kind == str(EventKind.MERGE_LANDED), receipts.c.status == ReceiptStatus.PASSED),
                 events.c.kind == str(EventKind.MERGE_HELD),
-                and_(events.c.kind == str(EventKind.TARGET_PAUSED), told["red_sha"].as_string().is_not(None)),
-                and_(events.c.kind == str(EventKind.TARGET_RESUMED), told["green_sha"].as_string().is_not(None)),
+                and_(events.c.kind == str(EventKind.TARGET_PAUSED), data["red_sha"].as_string().is_not(None)),
+                and_(events.c.kind == str(EventKind.TARGET_RESUMED), data["green_sha"].as_string().is_not(None)),
             ),
         )
         .order_by(events.c.event_id)

@@ -39,13 +39,13 @@ if TYPE_CHECKING:
 
 def held_merges(services: Services, conn: Connection) -> Iterator[Need]:
     """Requests that wait for their target's checkout, or for an approval; what holds them and is a need itself stands once."""
-    told = {row["reason"] for row in remotes.every(conn).values()}
+    reasons = {row["reason"] for row in remotes.every(conn).values()}
     of_trust = (
         {NotTrusted.default_remedy} if any(claim.key in LANDING for claim in services.settings.untrusted()) else {}
     )
     for row in merges.in_state(conn, MergeState.HELD):
         condition = remedy_in(required(row["reason"]))
-        if waits_for_red_target(row) or row["reason"] in told or condition in of_trust:
+        if waits_for_red_target(row) or row["reason"] in reasons or condition in of_trust:
             continue
         if required(row["reason"]).endswith(RESTS) and services.now() - parse(row["updated_at"]) < LONGEST_UNREST:
             continue  # a moment later it lands, or says what else is in its way

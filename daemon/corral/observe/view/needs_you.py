@@ -112,8 +112,8 @@ def tasks_that_nobody_can_do(services: Services, conn: Connection) -> Iterator[N
     if not rows:
         return
     gate, roster = services.of(Supervisor).gate, services.roster()
-    found = able(conn, sessions.live(conn), services.teams().capabilities)
-    present = [*(row["capabilities"] for row in found), *(agent.capabilities for agent in roster.known())]
+    able_sessions = able(conn, sessions.live(conn), services.teams().capabilities)
+    present = [*(row["capabilities"] for row in able_sessions), *(agent.capabilities for agent in roster.known())]
     sets = [{capability.casefold() for capability in capabilities} for capabilities in present]
     for row in rows:
         required = (row["agent_requirements"] or {}).get("capabilities", [])

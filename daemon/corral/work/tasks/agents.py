@@ -216,4 +216,6 @@ def _capable(
         equals.append(ResolvedAgent(runner, agent, agent.program))
     if unavailable is not None and not equals:
         raise unavailable
-    return min(equals, key=lambda one: at_work.get(one.agent.name if one.agent else "", 0), default=None)
+    return min(
+        equals, key=lambda candidate: at_work.get(candidate.agent.name if candidate.agent else "", 0), default=None
+    )

@@ -29,12 +29,12 @@ def tell(conn: Connection, merge: MergeRow, now: datetime) -> None:
     """
     if merge["task_id"] is None or merge["state"] not in (MergeState.QUEUED, *GONE):
         return
-    told: set[str] = set()
+    notified: set[str] = set()
     for child in dependencies.stacked(conn, merge["task_id"]):
         text = _news(merge, child["stacked_on"][merge["task_id"]], works=child["session_id"] is not None)
-        if text is None or child["task_id"] in told:
+        if text is None or child["task_id"] in notified:
             continue
-        told.add(child["task_id"])
+        notified.add(child["task_id"])
         if child["session_id"] is not None:
             sessions.notify(conn, child["session_id"], text, iso(now))
         events.record(conn, now, EventKind.TASK_BASE_CHANGED({"reason": text}), task_id=child["task_id"])

@@ -174,10 +174,10 @@ def adopt(context: AttemptContext, task: TaskRow, now: datetime) -> Started | No
     """
     worktrees = context.worktrees
     folder = keeper_folder(worktrees, task)
-    found = keeping.find(folder, task_marks(worktrees, task["task_id"]), task["fencing_token"])
-    if found is None:
+    survivor = keeping.find(folder, task_marks(worktrees, task["task_id"]), task["fencing_token"])
+    if survivor is None:
         return None
-    kept, assigned = found
+    kept, assigned = survivor
     with worktrees.db.reading() as conn:
         rows = attempt_rows.of_task(conn, task["task_id"])
         worktree = worktree_rows.get(conn, task["worktree_id"]) if task["worktree_id"] is not None else None

@@ -274,10 +274,10 @@ class Worktrees:
             answer = self._recovered(owner, snapshots[0]["ref"], snapshots[0]["sha"])
         if copies:
             restored = private.restore(context.repo, private.of_the_newest(copies), Path(answer["path"]))
-            found = {"ignored_files": restored.files + restored.present, "aside": restored.aside}
+            ignored = {"ignored_files": restored.files + restored.present, "aside": restored.aside}
             answer = {
                 **answer,
-                **found,
+                **ignored,
                 "left_out": restored.left_out,
                 "ref": answer["ref"] or copies[-1].ref.removeprefix(private.PREFIX),
             }

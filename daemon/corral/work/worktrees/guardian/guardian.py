@@ -396,8 +396,8 @@ class Guardian:
         """HEAD moved: what it left is saved, and those who work there and did not do it are told."""
         top, moves, actor = heard.top, heard.moves, heard.actor
         kin = {actor, *(row["parent_session_id"] for row in sessions if row["session_id"] == actor)} - {None}
-        told = [row for row in sessions if kin.isdisjoint((row["session_id"], row["parent_session_id"]))]
-        if not told:
+        others = [row for row in sessions if kin.isdisjoint((row["session_id"], row["parent_session_id"]))]
+        if not others:
             return
         name, checkout = saving.name_of(top, self._row(top)), self._linked(top)
         if checkout is not None:
@@ -418,7 +418,7 @@ class Guardian:
             + (f" What was there is saved: `corral worktree recover {name}`." if heard.is_saved else "")
         )
         log.warning("head_moved", worktree=str(top), old=moves[0].old, new=moves[-1].new, saved=saved.ref)
-        self._tell(told, text, now)
+        self._tell(others, text, now)
 
     def _gone(self, top: Path, sessions: list[SessionRow], now: datetime) -> None:
         row = self._row(top)
