@@ -295,12 +295,14 @@ class Database:
         while not last:
             batch, last = self._next_batch()
             writes = [write for bundle in batch for write in bundle.writes if not write.unwanted]
-            committed = bool(writes) and self._transaction(writes)
+            if writes:
+                self._transaction(writes)
             self._expected = min(len(writes) + self._bundles.qsize(), GROUP_LIMIT)
             for bundle in batch:
                 bundle.settled()
             self.on_commit()
-            self._log.keep_short(committed=committed, is_quiet=self._bundles.empty())
+            raw: Any = self._writer.connection.dbapi_connection
+            self._log.keep_short(changed_rows=raw.total_changes, is_quiet=self._bundles.empty())
             self._gather_until = time.monotonic() + GATHER_S
 
     def _next_batch(self) -> tuple[list[Bundle], bool]:
@@ -323,8 +325,8 @@ class Database:
                 return batch, False
         return batch, True
 
-    def _transaction(self, writes: list[Write[Any]]) -> bool:
-        """Run writes in one transaction; whether it was committed. Each write holds its own result or error."""
+    def _transaction(self, writes: list[Write[Any]]) -> None:
+        """Run writes in one transaction. Each write holds its own result or error."""
         try:
             self._check_damage()
             if self.lost:
@@ -339,10 +341,9 @@ class Database:
                 failure = DatabaseUnavailable("The database is unavailable.", cause=str(failure))
             for write in writes:
                 write.error = self.damage or write.error or failure
-            return False
+            return
         if self._clients_changed:
             self._clients_changed, self.clients_version = False, self.clients_version + 1
-        return True
 
     def _write_back(self) -> None:
         """Restore the file from the open one, which has no name any more; another file at the path is renamed."""
