@@ -14,6 +14,15 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
+"""What passes a request on to another one returns what that returns: a coroutine around it takes time at every turn."""
+
+
+def header(scope: Scope, name: bytes) -> str:
+    """A header of a request, by its name in lower case, the last of several; empty: it has none."""
+    for its_name, value in reversed(scope["headers"]):
+        if its_name == name:
+            return str(value, "latin-1")
+    return ""
 
 
 async def whole(receive: Receive, most: int = sys.maxsize) -> bytes:

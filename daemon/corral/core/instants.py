@@ -18,7 +18,8 @@ def iso(moment: datetime) -> str:
     """
     if moment.tzinfo is None:
         raise ValueError("an instant needs a timezone")
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds")[:-6] + "Z"  # ten times faster than strftime
+    utc = moment if moment.tzinfo is UTC else moment.astimezone(UTC)
+    return utc.isoformat(timespec="milliseconds")[:-6] + "Z"  # ten times faster than strftime
 
 
 def parse(text: str) -> datetime:

@@ -177,6 +177,7 @@ async def _run(instance: Instance, parts: Assembly, ready: Callable[[], None]) -
         log_config=None,
         access_log=False,
         lifespan="off",
+        interface="asgi3",
         loop="none",  # it runs in ours
         http=LimitedConnection,
         ws="none",

@@ -59,10 +59,16 @@ def record(
         at: When it happened; an aware datetime, or that as text (:func:`corral.core.instants.iso`).
         event: A kind with its payload (:class:`corral.core.events.EventKind`); without one where it has none.
     """
-    moment = at if isinstance(at, str) else iso(at)
-    about = {"task_id": task_id, "session_id": session_id, "merge_id": merge_id}
     kind, data = event if isinstance(event, Event) else event({})
-    _RECORD.change(conn, {"at": moment, "kind": str(kind), **about, "data": without_secrets(data)})
+    values = {
+        "at": at if isinstance(at, str) else iso(at),
+        "kind": str(kind),
+        "task_id": task_id,
+        "session_id": session_id,
+        "merge_id": merge_id,
+        "data": without_secrets(data),
+    }
+    _RECORD.change(conn, values)
     totals.count_event(conn, str(kind))
 
 

@@ -27,11 +27,16 @@ pytestmark = pytest.mark.one_python
 NOW = datetime(2026, 11, 22, tzinfo=timezone.utc)
 
 
-def _write(db: Database, times: int) -> int:
-    """Commit so often without a rest; the largest size of the log."""
+def _write(db: Database, times: int, rows: int = 1) -> int:
+    """Commit so many rows so often without a rest; the largest size of the log."""
     file, largest = db.path.with_name("corral.db-wal"), 0
+
+    def more(conn: Connection) -> None:
+        for _ in range(rows):
+            events.record(conn, NOW, EventKind.WORK_PAUSED({"reason": "x" * 2000}))
+
     for _ in range(times):
-        db.write(lambda conn: events.record(conn, NOW, EventKind.WORK_PAUSED({"reason": "x" * 2000})))
+        db.write(more)
         largest = max(largest, file.stat().st_size)
     return largest
 
@@ -48,6 +53,7 @@ def db(tmp_path: Path) -> Iterator[Database]:
 def test_the_log_stays_small_while_a_writer_never_rests(db: Database) -> None:
     db.read(lambda conn: events.recent(conn, 5))  # its connection stays open, with nothing going on in it
     assert _write(db, 700) < 6 << 20
+    assert _write(db, 90, rows=50) < 6 << 20
 
 
 def test_a_log_that_is_long_at_once_is_cut(db: Database) -> None:

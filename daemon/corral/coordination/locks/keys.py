@@ -275,11 +275,11 @@ def _bare(match_key: str) -> str:
 
 def _is_logical(match_key: str) -> bool:
     # Patterns and paths with such a beginning carry `./`, see the module's docstring.
-    return _PREFIXED.match(match_key) is not None
+    return ":" in match_key and _PREFIXED.match(match_key) is not None
 
 
 def _apart_from_logical(path: str) -> str:
-    return f"./{path}" if _PREFIXED.match(path.casefold()) else path
+    return f"./{path}" if ":" in path and _PREFIXED.match(path.casefold()) else path
 
 
 def _path_of(match_key: str) -> str:

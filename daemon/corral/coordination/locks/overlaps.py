@@ -66,9 +66,13 @@ class Overlaps:
             )
         else:
             candidates = [*self._globs, *self._on_paths(key, most)]
-        others = (row for row in candidates if row["session_id"] not in self._mine)
-        counting = (row for row in others if row["exclusive"] or not self._exclusive_only)
-        overlapping = (row for row in counting if keys_overlap(key, stored_key(row)))
+        overlapping = (
+            row
+            for row in candidates
+            if row["session_id"] not in self._mine
+            and (row["exclusive"] or not self._exclusive_only)
+            and keys_overlap(key, stored_key(row))
+        )
         rows = islice(overlapping, most) if meets_all(key) else overlapping
         return sorted(rows, key=lambda row: (row["expires_at"], row["lock_id"]))[:most]
 

@@ -8,10 +8,9 @@ common file are clean.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from sqlalchemy import Connection
 
@@ -43,8 +42,7 @@ MOST_OF_A_SESSION = 1000
 MAX_TTL_S = 30 * 24 * 3600.0
 
 
-@dataclass(frozen=True)
-class Holder:
+class Holder(NamedTuple):
     """The session that asks, and the sessions whose locks do not block it (its ancestors)."""
 
     session_id: str
@@ -297,11 +295,7 @@ def release(
         by: The session that asked for it, if another (or the person's); for the record.
     """
     if keys or lock_ids:
-        released = (
-            lock_rows.release(conn, holder.session_id, [spelling for key in keys for spelling in spellings(key)])
-            if keys
-            else []
-        )
+        released = lock_rows.release(conn, holder.session_id, map(spellings, keys))
         named = lock_rows.named(conn, iso(now), lock_ids=lock_ids) if lock_ids else []
         mine = [row["lock_id"] for row in named if row["session_id"] == holder.session_id]
         released += lock_rows.release_these(conn, mine) if mine else []

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from sqlalchemy import Connection
 
@@ -34,8 +35,7 @@ FORGOTTEN_S = 3600.0
 """After so long a place is removed, even if the machine slept."""
 
 
-@dataclass(frozen=True)
-class LockRequest:
+class LockRequest(NamedTuple):
     """A request for all of the keys at once; see :func:`corral.coordination.locks.table.acquire_each`."""
 
     keys: tuple[LockKey, ...]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from sqlalchemy import Connection
 
@@ -29,8 +29,7 @@ def person() -> str:
     return f"{PERSON}-{user_name()}"
 
 
-@dataclass(frozen=True)
-class Speaker:
+class Speaker(NamedTuple):
     """The session that a request acts for; ``arrived``: it was not alive before."""
 
     holder: Holder

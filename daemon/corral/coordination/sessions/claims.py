@@ -7,9 +7,8 @@ that has the daemon's token, a session of its own.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from sqlalchemy import Connection
 
@@ -20,7 +19,7 @@ from corral.coordination.sessions import clients, tokens
 from corral.coordination.sessions.actor import PERSON, person
 from corral.coordination.sessions.api import Acting
 from corral.coordination.sessions.store import sessions as session_rows
-from corral.core.asgi import Scope
+from corral.core.asgi import Scope, header
 from corral.core.errors import InvalidInput, NotPermitted, Unidentified
 from corral.core.routing import PEER, Caller
 from corral.store.rows.sessions import SessionRow
@@ -28,16 +27,15 @@ from corral.store.rows.sessions import SessionRow
 NOBODY = "unidentified"
 """The agent, in the audit, of a call that does not show who makes it."""
 _CLAIMANT = "corral.claimant"
-TOKEN_HEADER = "x-corral-session-token"
-SESSION_HEADER = "x-corral-session"
+TOKEN_HEADER = b"x-corral-session-token"
+SESSION_HEADER = b"x-corral-session"
 _REGISTER = (
     "Register with POST /api/v1/sessions, without a session_id, and send the `registration_token` of the answer as the header "
     "X-Corral-Session-Token."
 )
 
 
-@dataclass(frozen=True)
-class Claimant:
+class Claimant(NamedTuple):
     """Who makes a request, as far as that is shown.
 
     Attributes:
@@ -104,14 +102,13 @@ async def claimant(services: Services, scope: Scope) -> Claimant:
     if (known := scope.get(_CLAIMANT)) is not None:
         assert isinstance(known, Claimant)
         return known
-    headers = {key.decode("latin-1"): value.decode("latin-1") for key, value in scope["headers"]}
-    over_tcp, proven = is_tcp(scope), tokens.session_of(headers.get(TOKEN_HEADER, ""))
+    over_tcp, proven = is_tcp(scope), tokens.session_of(header(scope, TOKEN_HEADER))
     if proven is not None or over_tcp:
-        shown = proven or tokens.session_of_program(headers.get("authorization", "").rpartition(" ")[2])
+        shown = proven or tokens.session_of_program(header(scope, b"authorization").rpartition(" ")[2])
         who = Claimant((shown,), over_tcp, proven is not None, is_person=False)
     else:
         caller = await caller_of(services, scope)
-        named = (headers.get(SESSION_HEADER, ""),) if caller.kind is Caller.PERSON else caller.sessions
+        named = (header(scope, SESSION_HEADER),) if caller.kind is Caller.PERSON else caller.sessions
         own = tuple(name for name in named if name and name != person() and not tokens.is_proven_by_token(name))
         who = Claimant(own, over_tcp, False, is_person=caller.kind is Caller.PERSON and not own)
     scope[_CLAIMANT] = who
@@ -253,12 +250,21 @@ async def _settle(services: Services, body: Acting, scope: Scope) -> None:
 # -- A session acts for itself only: an attempt to act for another is refused and recorded
 
 
-@asynccontextmanager
-async def refusals(services: Services, session_id: str | None) -> AsyncIterator[None]:
-    """Record that a write was refused (NotPermitted), whose transaction is rolled back; ``session_id``: who asked."""
-    try:
-        yield
-    except NotPermitted as error:
-        refusal, now = error, services.now()
-        await services.store.write(addresses.refused, session_id, refusal, now)
-        raise
+class refusals:
+    """Around a write: record that it was refused (NotPermitted), as its own transaction is rolled back.
+
+    Args:
+        session_id: The session that asked.
+    """
+
+    def __init__(self, services: Services, session_id: str | None) -> None:
+        self._services, self._session_id = services, session_id
+
+    async def __aenter__(self) -> None:
+        """Nothing is refused yet."""
+
+    async def __aexit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        """Record the refusal, if it is one."""
+        if isinstance(error, NotPermitted):
+            services, refusal, now = self._services, error, self._services.now()
+            await services.store.write(addresses.refused, self._session_id, refusal, now)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hmac
 import json
 import secrets
+from collections.abc import Awaitable
 from pathlib import Path
 
 from corral.config.ownership import write_private
@@ -33,14 +34,11 @@ class Access:
         self._token = token.encode()
         self._socket = str(socket)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Check one connection's first message and pass it on, or answer with the refusal."""
         is_known = scope["type"] == "lifespan" or _over_socket(scope, self._socket)
         refusal = None if is_known else self._refusal(scope)
-        if refusal is None:
-            await self._app(scope, receive, send)
-            return
-        await refuse(send, refusal)
+        return self._app(scope, receive, send) if refusal is None else refuse(send, refusal)
 
     def _refusal(self, scope: Scope) -> CorralError | None:
         if scope["type"] != "http":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import resource
+from collections.abc import Awaitable
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -41,11 +42,13 @@ class LimitedConnection(HttpToolsProtocol):
     _deadline: asyncio.TimerHandle | None = None
     _bytes_of_headers = 0
     _in_headers = True
+    _is_tcp = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take a connection, or drop it at once: where there are too many, and over the Unix socket of another user."""
         super().connection_made(transport)
         self._peer = Peer(transport)
+        self._is_tcp = self.server is not None and self.server[1] is not None
         if not self._is_tcp:
             if not _is_welcome(transport):
                 transport.abort()
@@ -83,10 +86,6 @@ class LimitedConnection(HttpToolsProtocol):
         self._headers_came()
         super().on_headers_complete()
 
-    @property
-    def _is_tcp(self) -> bool:
-        return self.server is not None and self.server[1] is not None
-
     def _expect_headers(self) -> None:
         if self._deadline is None:
             self._in_headers, self._bytes_of_headers = True, 0
@@ -120,16 +119,25 @@ class BoundedBodies:
     def __init__(self, app: App) -> None:
         self._app = app
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Pass a request on, or refuse it."""
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
+            return self._app(scope, receive, send)
         headers = dict(scope["headers"])
+        if b"transfer-encoding" in headers:
+            return self._unannounced(scope, receive, send)
         length = headers.get(b"content-length", b"0")
-        chunked = b"transfer-encoding" in headers
-        body = await whole(receive, MOST_BODY_BYTES) if chunked else b""
-        if len(body) > MOST_BODY_BYTES or (length.isdigit() and int(length) > MOST_BODY_BYTES):
-            await refuse(send, TooLarge(f"The body of the request is larger than {MOST_BODY_BYTES // 2**20} MB."))
-            return
-        await self._app(scope, replayed(body, receive) if chunked else receive, send)
+        if length.isdigit() and int(length) > MOST_BODY_BYTES:
+            return refuse(send, _too_large())
+        return self._app(scope, receive, send)
+
+    async def _unannounced(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body = await whole(receive, MOST_BODY_BYTES)
+        if len(body) > MOST_BODY_BYTES:
+            await refuse(send, _too_large())
+        else:
+            await self._app(scope, replayed(body, receive), send)
+
+
+def _too_large() -> TooLarge:
+    return TooLarge(f"The body of the request is larger than {MOST_BODY_BYTES // 2**20} MB.")

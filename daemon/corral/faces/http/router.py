@@ -61,6 +61,11 @@ class Argument:
         return TypeAdapter(self.kind)
 
     @property
+    def shown(self) -> str:
+        """Where it stands, for a message."""
+        return self.place if self.place == "body" or self.fields else f"{self.place}.{self.alias}"
+
+    @cached_property
     def is_list(self) -> bool:
         """Whether the query may say it several times."""
         origin = get_origin(_without_marks(self.kind))
@@ -118,10 +123,9 @@ class Operation:
         """
         values: dict[str, Any] = {}
         problems: list[dict[str, str]] = []
-        query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        said = scope["query_string"]
+        query = parse_qsl(said.decode("latin-1"), keep_blank_values=True) if said else []
         for argument in self.arguments:
-            is_whole = argument.place == "body" or argument.fields
-            place = argument.place if is_whole else f"{argument.place}.{argument.alias}"
             try:
                 if argument.place == "body":
                     values[argument.name] = _in_body(argument, await whole(receive))
@@ -129,9 +133,11 @@ class Operation:
                     values[argument.name] = _elsewhere(argument, in_path, query, scope)
             except ValidationError as error:
                 for detail in error.errors(include_url=False, include_context=False, include_input=False):
-                    problems.append({"field": ".".join(map(str, (place, *detail["loc"]))), "message": detail["msg"]})
+                    problems.append(
+                        {"field": ".".join(map(str, (argument.shown, *detail["loc"]))), "message": detail["msg"]}
+                    )
             except Missing:
-                problems.append({"field": place, "message": "Field required"})
+                problems.append({"field": argument.shown, "message": "Field required"})
         if problems:
             first = problems[0]
             raise InvalidInput(f"{first['field']}: {first['message']}.", details={"errors": problems})
@@ -290,6 +296,9 @@ class Router:
         self._at = {
             (operation.route.method, operation.path): operation for operation in every[::-1] if not operation.names
         }
+        self._of_noun: dict[tuple[str, str], list[Operation]] = {}
+        for operation in every:
+            self._of_noun.setdefault((operation.route.method, _noun(operation.path)), []).append(operation)
 
     async def _find(self, method: str, path: str) -> tuple[Operation, Mapping[str, str]]:
         """The operation of a request, and what its path says.
@@ -300,18 +309,29 @@ class Router:
         """
         if (operation := self._at.get((method, path))) is not None:
             return operation, {}
-        found = _match(self._operations, method, path)
+        found = self._match(method, path)
         if found is None and self._every is not None:
             async with self._loading:
                 if (every := self._every) is not None:
                     self._know(await self._services.work(lambda: described(every())))
                     self._every = None
-            found = _match(self._operations, method, path)
+            found = self._match(method, path)
         if found is not None:
             return found
         if any(operation.pattern.match(path) for operation in self._operations):
             raise MethodNotAllowed(f"{method} is not answered at this address.", remedy=_SEE)
         raise NotFound("There is no such address.", cause=NOT_IN_THIS_VERSION, remedy=_SEE)
+
+    def _match(self, method: str, path: str) -> tuple[Operation, dict[str, str]] | None:
+        for operation in self._of_noun.get((method, _noun(path)), ()):
+            if (match := operation.pattern.match(path)) is not None:
+                return operation, match.groupdict()
+        return None
+
+
+def _noun(path: str) -> str:
+    """How a path begins, ``/api/v1/tasks``, before the first of its arguments."""
+    return "/".join(path.split("/", 4)[:4])
 
 
 class MethodNotAllowed(InvalidInput):
@@ -339,10 +359,3 @@ def described(nouns: Iterable[Routes]) -> list[Operation]:
         return document(known)
 
     return [*known, *operations([about])]
-
-
-def _match(known: Iterable[Operation], method: str, path: str) -> tuple[Operation, dict[str, str]] | None:
-    for operation in known:
-        if operation.route.method == method and (match := operation.pattern.match(path)) is not None:
-            return operation, match.groupdict()
-    return None

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+from collections.abc import Awaitable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
@@ -54,12 +55,12 @@ class Mcp:
         self._living: list[asyncio.Task[None]] = []
         self._over = asyncio.Event()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Answer one request."""
         usual = PATHS.get(scope.get("path", "")) if scope["type"] == "http" else None
-        if usual is None:
-            await self._app(scope, receive, send)
-            return
+        return self._app(scope, receive, send) if usual is None else self._serve(scope, receive, send, usual)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send, usual: str) -> None:
         call = await self._call(scope)
         body = await whole(receive)
         if call.is_over_http and _is_initialization(body):

@@ -68,12 +68,11 @@ class Entry:
         self.cookie = "corral_" + hashlib.sha256(str(services.project.root).encode()).hexdigest()[:12]
         """The name of the cookie: browsers share cookies among all ports of a host, so each project has its own."""
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Answer one request."""
         if scope["type"] == "lifespan" or self.port is None or (scope.get("server") or ("", 0))[1] != self.port:
-            await self._app(scope, receive, send)
-            return
-        await self._serve(scope, receive, _with_headers(send))
+            return self._app(scope, receive, send)
+        return self._serve(scope, receive, _with_headers(send))
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = {key.lower(): value.decode("latin-1") for key, value in scope["headers"]}

@@ -295,12 +295,12 @@ class Database:
         while not last:
             batch, last = self._next_batch()
             writes = [write for bundle in batch for write in bundle.writes if not write.unwanted]
-            committed = bool(writes) and self._transaction(writes)
+            changed_rows = self._transaction(writes) if writes else None
             self._expected = min(len(writes) + self._bundles.qsize(), GROUP_LIMIT)
             for bundle in batch:
                 bundle.settled()
             self.on_commit()
-            self._log.keep_short(committed=committed, is_quiet=self._bundles.empty())
+            self._log.keep_short(changed_rows=changed_rows, is_quiet=self._bundles.empty())
             self._gather_until = time.monotonic() + GATHER_S
 
     def _next_batch(self) -> tuple[list[Bundle], bool]:
@@ -323,26 +323,28 @@ class Database:
                 return batch, False
         return batch, True
 
-    def _transaction(self, writes: list[Write[Any]]) -> bool:
-        """Run writes in one transaction; whether it was committed. Each write holds its own result or error."""
+    def _transaction(self, writes: list[Write[Any]]) -> int | None:
+        """Run writes in one transaction; how many rows it changed, None: nothing. Each write holds its own result or error."""
         try:
             self._check_damage()
             if self.lost:
                 self._write_back()
             conn = self._writer
+            raw: Any = conn.connection.dbapi_connection
+            before = raw.total_changes
             with conn.begin():
                 for write in writes:
-                    self._run_write(conn, write, alone=len(writes) == 1)
+                    self._run_write(conn, raw, write, alone=len(writes) == 1)
         except BaseException as error:  # noqa: BLE001 - the writer survives everything; each waiter is told
             failure = error if isinstance(error, CorralError) else self._convert_error(error)
             if not isinstance(failure, CorralError):
                 failure = DatabaseUnavailable("The database is unavailable.", cause=str(failure))
             for write in writes:
                 write.error = self.damage or write.error or failure
-            return False
+            return None
         if self._clients_changed:
             self._clients_changed, self.clients_version = False, self.clients_version + 1
-        return True
+        return int(raw.total_changes - before)
 
     def _write_back(self) -> None:
         """Restore the file from the open one, which has no name any more; another file at the path is renamed."""
@@ -378,8 +380,7 @@ class Database:
         writing.dispose()
         reading.dispose()
 
-    def _run_write(self, conn: Connection, write: Write[Any], *, alone: bool) -> None:
-        raw: Any = conn.connection.dbapi_connection
+    def _run_write(self, conn: Connection, raw: Any, write: Write[Any], *, alone: bool) -> None:
         if alone:
             try:
                 write.run(conn)

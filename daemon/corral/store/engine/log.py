@@ -12,7 +12,10 @@ import time
 from collections.abc import Callable
 
 CHECKPOINT_EVERY = 100
-"""Commits between two passive checkpoints."""
+"""Commits between two passive checkpoints,"""
+
+CHECKPOINT_ROWS = 1000
+"""or changed rows, if those come first: both take less log than :data:`LIMIT`, so that it is used again and not cut."""
 
 CUT_AFTER_S = 5.0
 """Seconds after its first commit until a log is cut, once nobody waits for the writer; then the writer can sleep."""
@@ -37,7 +40,7 @@ class WriteAheadLog:
 
     def __init__(self, file: str, checkpoint: Callable[[str, int], None]) -> None:
         self._file, self._checkpoint = file, checkpoint
-        self._commits = 0
+        self._commits = self._rows = 0
         self._cut_above = LIMIT
         self._cut_at: float | None = None
 
@@ -45,27 +48,29 @@ class WriteAheadLog:
         """Seconds until :meth:`keep_short` must be called even if nothing is written; None: never."""
         return None if self._cut_at is None else max(0.0, self._cut_at - time.monotonic())
 
-    def keep_short(self, *, committed: bool, is_quiet: bool) -> None:
+    def keep_short(self, *, changed_rows: int | None, is_quiet: bool) -> None:
         """Move or cut the log if it is due.
 
         Args:
-            committed: Whether there was a commit since the last call.
+            changed_rows: By the commit since the last call; None: there was none.
             is_quiet: Whether nobody waits for the writer.
         """
         size, now = self._size(), time.monotonic()
-        self._commits += committed
+        if changed_rows is not None:
+            self._commits, self._rows = self._commits + 1, self._rows + changed_rows
         if size == 0:
             self._cut_at = None
         elif size > self._cut_above or (is_quiet and self._cut_at is not None and now >= self._cut_at):
             self._checkpoint("TRUNCATE", WAIT_MS if size > WAIT_ABOVE else 0)
             # A reader, or a full disk, can prevent it; nothing is lost, and it is tried again.
-            size, self._commits = self._size(), 0
+            size, self._commits, self._rows = self._size(), 0, 0
             self._cut_above, self._cut_at = size + LIMIT, now + CUT_AFTER_S if size else None
-        elif self._commits >= CHECKPOINT_EVERY:
-            self._checkpoint("PASSIVE", 0)
-            self._commits = 0
-        elif self._cut_at is None:
-            self._cut_at = now + CUT_AFTER_S
+        else:
+            if self._commits >= CHECKPOINT_EVERY or self._rows >= CHECKPOINT_ROWS:
+                self._checkpoint("PASSIVE", 0)
+                self._commits = self._rows = 0
+            if self._cut_at is None:
+                self._cut_at = now + CUT_AFTER_S
 
     def _size(self) -> int:
         with contextlib.suppress(OSError):

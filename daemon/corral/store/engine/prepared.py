@@ -48,15 +48,14 @@ class Prepared(Generic[R]):
         """Run it and return all its rows, by the names of its columns."""
         if dialect_of(conn) is not Dialect.SQLITE:
             return list(self.each(conn, parameters))
-        rows = self._run(conn, parameters).fetchall()
-        return list(self._rows(rows)) if rows else []
+        return [self._named(values) for values in self._run(conn, parameters).fetchall()]
 
     def each(self, conn: Connection, parameters: Mapping[str, Any]) -> Iterator[R]:
         """Run it and yield its rows one by one, in the same transaction; further rows are not read."""
         if dialect_of(conn) is not Dialect.SQLITE:
             rows: Iterator[Any] = map(dict, self._run_by_sqlalchemy(conn, parameters).mappings())
             return rows
-        return self._rows(self._run(conn, parameters))
+        return map(self._named, self._run(conn, parameters))
 
     def first(self, conn: Connection, parameters: Mapping[str, Any]) -> R | None:
         """Run it and return its first row, or None."""
@@ -116,13 +115,11 @@ class Prepared(Generic[R]):
         statement: Any = self.statement
         return conn.execute(statement, parameters, execution_options={"preserve_rowcount": True})
 
-    def _rows(self, rows: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
-        names, readers = self._names, self._readers
-        for values in rows:
-            row = dict(zip(names, values))  # noqa: B905 - as many of both, and it takes a third less
-            for name, read in readers:
-                row[name] = read(row[name])
-            yield row
+    def _named(self, values: tuple[Any, ...]) -> Any:
+        row = dict(zip(self._names, values))  # noqa: B905 - as many of both, and it takes a third less
+        for name, read in self._readers:
+            row[name] = read(row[name])
+        return row
 
     def _run(self, conn: Connection, parameters: Mapping[str, Any]) -> Any:
         return self._begun(conn).execute(self._sql, self._values(parameters))

@@ -15,13 +15,13 @@ from sqlalchemy import (
     bindparam,
     delete,
     func,
-    insert,
     or_,
     select,
     tuple_,
     union_all,
     update,
 )
+from sqlalchemy.dialects.postgresql import insert  # also SQLite compiles its ON CONFLICT
 
 from corral.store.engine.fetch import fetch_all, fetch_each
 from corral.store.engine.prepared import Prepared
@@ -38,11 +38,9 @@ _WILD = ("*", "?", "[", "\\", ".")
 """How the key of a glob may begin whose paths begin with another character; all others begin as their paths do."""
 _GLOB = file_locks.c.is_pattern.is_(True)
 _LIVE = _WITH_HOLDER.where(file_locks.c.expires_at > bindparam("now"))
-_GIVEN = {column.key: bindparam(column.key, type_=column.type) for column in file_locks.c}
 _KEY: Final = ("session_id", "match_key", "checkout")
-_MINE = select(file_locks).where(*(file_locks.c[key] == _GIVEN[key] for key in _KEY))
-_HAD = Prepared[LockRow](_MINE)
-_TAKE = Prepared[None](insert(file_locks).from_select(list(_GIVEN), select(*_GIVEN.values()).where(~_MINE.exists())))
+_HAD = Prepared[LockRow](select(file_locks).where(*(file_locks.c[key] == bindparam(key) for key in _KEY)))
+_TAKE = Prepared[None](insert(file_locks).on_conflict_do_nothing(index_elements=_KEY), *file_locks.c.keys())
 _CHANGE = update(file_locks).where(file_locks.c.lock_id == bindparam("which")).returning(file_locks)
 _RENEW = Prepared[LockRow](_CHANGE, "exclusive", "automatic", "reason", "task_id", "ttl_s", "expires_at")
 _PROLONG = update(file_locks).where(file_locks.c.lock_id == bindparam("which")).values(expires_at=bindparam("until"))
@@ -51,7 +49,10 @@ _RELEASE_ALL = Prepared[LockRow](
 )
 _RELEASE = Prepared[LockRow](
     delete(file_locks)
-    .where(file_locks.c.session_id == bindparam("session_id"), file_locks.c.match_key == bindparam("match_key"))
+    .where(
+        file_locks.c.session_id == bindparam("session_id"),
+        file_locks.c.match_key.in_([bindparam(name, type_=String) for name in ("match_key", "other_spelling")]),
+    )
     .returning(file_locks)
 )
 
@@ -64,15 +65,19 @@ _BEYOND = Prepared[object](
 
 
 @cache
-def _near(folders: int) -> Prepared[HeldLock]:
-    """Locks on a path, on one of so many folders above it, on anything below it, and all globs: each kind has its index."""
-    names = ["path", *(f"folder{number}" for number in range(2 * folders))]
+def _near(folders: int) -> tuple[Prepared[HeldLock], list[str]]:
+    """Locks on a path, on one of so many folders above it, on anything below it, and all globs: each kind has its index.
+
+    Returns:
+        The statement, and the names of its parameters for the folders, of which each may be spelled in two ways.
+    """
+    names = [f"folder{number}" for number in range(2 * folders)]
     meets = or_(
-        file_locks.c.match_key.in_([bindparam(name, type_=String) for name in names]),
+        file_locks.c.match_key.in_([bindparam(name, type_=String) for name in ("path", *names)]),
         and_(file_locks.c.match_key >= bindparam("below"), file_locks.c.match_key < bindparam("beyond")),
     )
     begins = func.substr(file_locks.c.match_key, 1, 1).in_([bindparam("first"), *_WILD])
-    return Prepared[HeldLock](union_all(_LIVE.where(meets, ~_GLOB), _LIVE.where(begins, _GLOB)))
+    return Prepared[HeldLock](union_all(_LIVE.where(meets, ~_GLOB), _LIVE.where(begins, _GLOB))), names
 
 
 def candidates(conn: Connection, below: str, ancestors: Sequence[str], first: str, *, now: str) -> list[HeldLock]:
@@ -84,10 +89,11 @@ def candidates(conn: Connection, below: str, ancestors: Sequence[str], first: st
         first: The first character of the path itself.
         now: Locks that expired before it do not count.
     """
+    statement, names = _near(len(ancestors))
     spelled = [spelling for folder in ancestors for spelling in (folder, f"{folder}/")]  # known to be a folder, or not
-    folders = {f"folder{number}": folder for number, folder in enumerate(spelled)}
-    bounds = {"path": below, "first": first, "below": below + "/", "beyond": below + "0", **folders}
-    return _near(len(ancestors)).all(conn, {"now": now, **bounds})
+    parameters = dict(zip(names, spelled, strict=True))
+    parameters |= {"now": now, "path": below, "first": first, "below": below + "/", "beyond": below + "0"}
+    return statement.all(conn, parameters)
 
 
 def by_expiry(conn: Connection, now: str) -> Iterator[HeldLock]:
@@ -224,9 +230,13 @@ def others_in_checkout(conn: Connection, checkout: str, session_ids: Sequence[st
     return fetch_all(conn, query, HeldLock)
 
 
-def release(conn: Connection, session_id: str, match_keys: Iterable[str]) -> list[LockRow]:
-    """Give up a session's locks on the given keys, in whatever checkout; returns what was released."""
-    bounds = ({"session_id": session_id, "match_key": match_key} for match_key in match_keys)
+def release(conn: Connection, session_id: str, keys: Iterable[Sequence[str]]) -> list[LockRow]:
+    """Give up a session's locks on the given keys, in whatever checkout; returns what was released.
+
+    Args:
+        keys: Of each, its match key, or both where it has two.
+    """
+    bounds = ({"session_id": session_id, "match_key": key[0], "other_spelling": key[-1]} for key in keys)
     return [row for values in bounds for row in _RELEASE.all(conn, values)]
 
 
