@@ -168,7 +168,11 @@ class RewindWatch:
     def _copy(self, top: str, now: datetime) -> None:
         with self._services.db.reading() as conn:
             rows = lock_rows.others_in_checkout(conn, top, (), iso(now))
-        look = Look(now, self._services.now(), status.look(open_checkout(Path(top))))
+        try:
+            look = Look(now, self._services.now(), status.look(open_checkout(Path(top))))
+        except (CorralError, OSError) as error:
+            log.warning("held_files_not_saved", checkout=top, error=str(error))
+            return
         _save(self._services, {top: rows}, {top: look}, "after an edit of what another session wrote before")
 
 
@@ -181,7 +185,12 @@ def _tell_of_silent_changes(services: Services, top: str) -> None:
     news = [path for path, before in held.signatures.items() if status.signature(Path(top), path) != before]
     announced = [path for path in news if literal_key(path, fold=services.fold).match_key in edited]
     services.runtime.told_of(top, news)
-    changed = salvage.changed_since(open_checkout(Path(top)), held.copies, sorted({*news} - {*announced}))
+    try:
+        changed = salvage.changed_since(open_checkout(Path(top)), held.copies, sorted({*news} - {*announced}))
+    except (CorralError, OSError) as error:  # the checkout is gone: its copies stay, and no command waits for that
+        services.runtime.need(held.copies.ref)
+        log.warning("held_files_not_compared", checkout=top, error=str(error))
+        return
     if not changed:
         return
     services.runtime.need(held.copies.ref)
