@@ -10,13 +10,13 @@ from sqlalchemy import Connection
 
 from corral.coordination.locks import table
 from corral.coordination.locks.keys import LockKey
-from corral.coordination.locks.table import Holder
+from corral.coordination.locks.table import Holder, LockRequest
 from corral.store.rows.sessions import LockRow
 
 
 def acquire(conn: Connection, keys: Sequence[LockKey], holder: Holder, now: datetime, **terms: Any) -> list[LockRow]:
     """Reserve the keys, or raise what says who is in the way of which."""
-    taken, refused = table.acquire_each(conn, keys, holder, now, whole=True, **terms)
+    taken, refused = table.acquire_each(conn, LockRequest(keys, **terms), holder, now, whole=True)
     if refused:
         raise table.held([row for found in refused.values() for row in found])
     return taken

@@ -31,8 +31,7 @@ from corral.coordination.locks.api import (
     Renewed,
 )
 from corral.coordination.locks.reserving import describe_locks, parse, reserve_each
-from corral.coordination.locks.table import Holder
-from corral.coordination.locks.waits import LockRequest
+from corral.coordination.locks.table import Holder, LockRequest
 from corral.coordination.mail import addresses
 from corral.coordination.services import Services
 from corral.coordination.sessions.actor import Actor, Speaker, person, speaker
@@ -66,7 +65,7 @@ async def acquire(services: Services, request: Request, body: Acquisition) -> Pa
     """Reserve all the keys or none of them, or each that is free; with ``wait_s`` when it is one's turn."""
     actor = Actor(services, body.session_id)
     ttl_s = body.ttl_s if body.ttl_s is not None else services.settings().locks.ttl_s
-    lock_request = LockRequest(tuple(parse(services, body.paths)), ttl_s, body.exclusive, body.reason)
+    lock_request = LockRequest(parse(services, body.paths), ttl_s, body.exclusive, body.reason)
     if not body.each:
         name_and_locks = await lock_waiting.acquire(actor, lock_request, body.wait_s, partial(_hung_up, request))
         return {"success": True, "locks": describe_locks(*name_and_locks)}

@@ -15,7 +15,7 @@ from corral.coordination.locks import table as lock_table
 from corral.coordination.locks.api import EXTEND_S, MAX_KEYS
 from corral.coordination.locks.keys import LockKey
 from corral.coordination.locks.reserving import inside, parse
-from corral.coordination.locks.table import Holder
+from corral.coordination.locks.table import Holder, LockRequest
 from corral.coordination.mail.addresses import Identity
 from corral.coordination.projects import slug
 from corral.coordination.services import Services
@@ -81,9 +81,8 @@ async def reserve(
     keys, wrong = await _read(paths)
 
     def take(conn: Connection, me: Identity, now: datetime) -> Payload:
-        taken, refused = lock_table.acquire_each(
-            conn, list(keys.values()), _holder(conn, me), now, ttl_s=ttl_s, exclusive=exclusive, reason=reason or None
-        )
+        lock_request = LockRequest(list(keys.values()), ttl_s, exclusive, reason or None)
+        taken, refused = lock_table.acquire_each(conn, lock_request, _holder(conn, me), now)
         return {
             "granted": [_granted(row) for row in taken],
             "conflicts": [*_conflicts(conn, keys, refused), *wrong],

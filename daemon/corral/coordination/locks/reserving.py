@@ -13,7 +13,7 @@ from corral.config.paths import Project, find_checkout
 from corral.coordination.locks import table as lock_table
 from corral.coordination.locks.api import MAX_KEYS
 from corral.coordination.locks.keys import LockKey, parse_key, reach
-from corral.coordination.locks.waits import LockRequest
+from corral.coordination.locks.table import LockRequest
 from corral.coordination.services import Services
 from corral.coordination.sessions.actor import Speaker
 from corral.core.errors import InvalidInput
@@ -65,15 +65,7 @@ def describe_locks(name: str, rows: Sequence[LockRow]) -> list[Payload]:
 
 def reserve_each(conn: Connection, lock_request: LockRequest, me: Speaker, now: datetime) -> dict[str, list[Payload]]:
     """Reserve each of the keys that is free: ``{locks, conflicts}``."""
-    taken, refused = lock_table.acquire_each(
-        conn,
-        lock_request.keys,
-        me.holder,
-        now,
-        ttl_s=lock_request.ttl_s,
-        exclusive=lock_request.exclusive,
-        reason=lock_request.reason,
-    )
+    taken, refused = lock_table.acquire_each(conn, lock_request, me.holder, now)
     return {
         "locks": describe_locks(me.name, taken),
         "conflicts": [row for conflicts in refused.values() for row in conflicts],

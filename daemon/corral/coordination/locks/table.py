@@ -55,6 +55,20 @@ class Holder(NamedTuple):
         return (self.session_id, *self.kin)
 
 
+class LockRequest(NamedTuple):
+    """Keys that a session wants to reserve.
+
+    Attributes:
+        ttl_s: Seconds until the locks expire by themselves, 1 to 30 days' worth.
+        exclusive: False: others may hold the keys too, as long as they also only share.
+    """
+
+    keys: Sequence[LockKey]
+    ttl_s: float
+    exclusive: bool = True
+    reason: str | None = None
+
+
 def overlapping(conn: Connection, key: LockKey, holder: Holder, now: datetime) -> list[HeldLock]:
     """Live locks of others that overlap a key, the longest lasting last."""
     return Overlaps(conn, holder.family, now).of(key)
@@ -113,21 +127,16 @@ def blockers(
 
 def acquire_each(
     conn: Connection,
-    keys: Sequence[LockKey],
+    lock_request: LockRequest,
     holder: Holder,
     now: datetime,
     *,
-    ttl_s: float,
-    exclusive: bool = True,
-    reason: str | None = None,
     whole: bool = False,
     before: int | None = None,
 ) -> tuple[list[LockRow], dict[LockKey, list[Payload]]]:
     """Reserve those of the keys that are free, each for itself, in every checkout.
 
     Args:
-        ttl_s: Seconds until they expire by themselves, 1 to 30 days' worth.
-        exclusive: False: others may hold them too, as long as they also only share.
         whole: None of them unless all are free.
         before: See :func:`blockers`.
 
@@ -139,12 +148,13 @@ def acquire_each(
         LimitReached: The session would have too many locks.
         InvalidInput: No key, or an impossible time.
     """
+    keys = lock_request.keys
     if not keys:
         raise InvalidInput("No path was given.", remedy="Name at least one path, glob or logical key.")
-    check_ttl(ttl_s)
-    refused = blockers(conn, keys, holder, now, exclusive=exclusive, before=before)
+    check_ttl(lock_request.ttl_s)
+    refused = blockers(conn, keys, holder, now, exclusive=lock_request.exclusive, before=before)
     free = [] if whole and refused else [key for key in keys if key not in refused]
-    taken = _take(conn, free, holder, now, EVERYWHERE, ttl_s, exclusive, False, reason)
+    taken = _take(conn, lock_request._replace(keys=free), holder, now, EVERYWHERE, automatic=False)
     if any(row["is_pattern"] for row in taken) and lock_rows.count_globs(conn) > MOST_GLOBS:
         raise Conflict(
             f"{MOST_GLOBS} globs are locked already.",
@@ -189,22 +199,15 @@ def hold(
         rows = lock_rows.named(conn, iso(now), match_keys=[key.match_key for key in keys])
         own_keys = {row["match_key"] for row in rows if row["session_id"] == holder.session_id}
         keys = [key for key in keys if key.match_key in own_keys]
-    return _take(conn, keys, holder, now, checkout, ttl_s, True, True, None)
+    return _take(conn, LockRequest(keys, ttl_s), holder, now, checkout, automatic=True)
 
 
 def _take(
-    conn: Connection,
-    keys: Sequence[LockKey],
-    holder: Holder,
-    now: datetime,
-    checkout: str,
-    ttl_s: float,
-    exclusive: bool,
-    automatic: bool,
-    reason: str | None,
+    conn: Connection, lock_request: LockRequest, holder: Holder, now: datetime, checkout: str, *, automatic: bool
 ) -> list[LockRow]:
     """Take or renew a lock on each key; those that are new are one event."""
     at, taken, new_paths = iso(now), list[LockRow](), list[str]()
+    keys, ttl_s, exclusive, reason = lock_request
     common: LockTerms = {
         "checkout": checkout,
         "session_id": holder.session_id,

@@ -11,7 +11,7 @@ from corral.coordination.locks import table as lock_table
 from corral.coordination.locks import waiting as lock_waiting
 from corral.coordination.locks.keys import LockKey
 from corral.coordination.locks.reserving import inside, parse
-from corral.coordination.locks.waits import LockRequest
+from corral.coordination.locks.table import LockRequest
 from corral.coordination.sessions.store import sessions as session_rows
 from corral.core.errors import CorralError, InvalidInput, LockHeld, NotPermitted
 from corral.core.instants import iso
@@ -53,7 +53,7 @@ async def acquire_lock(
     try:
         _check(reason or "", wait_seconds)
         _name, rows = await lock_waiting.acquire(
-            call, LockRequest(tuple(keys), ttl_s, exclusive, reason), wait_seconds, _hung_up
+            call, LockRequest(keys, ttl_s, exclusive, reason), wait_seconds, _hung_up
         )
     except LockHeld as held:
         return _refused(held)

@@ -16,7 +16,8 @@ from sqlalchemy import Connection
 from corral.coordination.locks import table as lock_table
 from corral.coordination.locks import waits as lock_waits
 from corral.coordination.locks.api import MAX_WAIT_S
-from corral.coordination.locks.waits import LockRequest, Wait
+from corral.coordination.locks.table import LockRequest
+from corral.coordination.locks.waits import Wait
 from corral.coordination.services import Services
 from corral.coordination.sessions.actor import Actor, Speaker
 from corral.core.errors import Conflict, DaemonUnreachable, InvalidInput, LockHeld
@@ -58,16 +59,7 @@ async def acquire(
 
     def ask(conn: Connection, me: Speaker) -> tuple[str, list[LockRow] | Wait]:
         holder = me.holder
-        taken, refused = lock_table.acquire_each(
-            conn,
-            lock_request.keys,
-            holder,
-            now,
-            ttl_s=lock_request.ttl_s,
-            exclusive=lock_request.exclusive,
-            reason=lock_request.reason,
-            whole=True,
-        )
+        taken, refused = lock_table.acquire_each(conn, lock_request, holder, now, whole=True)
         if refused and not wait_s:
             raise lock_table.held([row for conflicts in refused.values() for row in conflicts])
         return me.name, lock_waits.enter(conn, lock_request, holder, now) if refused else taken

@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
 
 from sqlalchemy import Connection
 
 from corral.coordination.locks import table as lock_table
-from corral.coordination.locks.keys import LockKey, reach, stored_key
+from corral.coordination.locks.keys import reach, stored_key
 from corral.coordination.locks.queue import find_deadlock
 from corral.coordination.locks.store import waits as lock_wait_rows
-from corral.coordination.locks.table import Holder
+from corral.coordination.locks.table import Holder, LockRequest
 from corral.coordination.sessions.registry import kin_of
 from corral.coordination.sessions.store import sessions as session_rows
 from corral.core.errors import Conflict, InvalidInput, LockHeld
@@ -33,15 +32,6 @@ PLACE_S = 60.0
 """How long a place in the queue lasts without a heartbeat: places of a killed daemon soon block nobody."""
 FORGOTTEN_S = 3600.0
 """After so long a place is removed, even if the machine slept."""
-
-
-class LockRequest(NamedTuple):
-    """A request for all of the keys at once; see :func:`corral.coordination.locks.table.acquire_each`."""
-
-    keys: tuple[LockKey, ...]
-    ttl_s: float
-    exclusive: bool = True
-    reason: str | None = None
 
 
 @dataclass(frozen=True)
@@ -118,18 +108,7 @@ def take(conn: Connection, wait: Wait, now: datetime) -> list[LockRow] | None:
         Conflict: The session has ended.
     """
     _alive(conn, wait, now)
-    lock_request = wait.lock_request
-    taken, refused = lock_table.acquire_each(
-        conn,
-        lock_request.keys,
-        wait.holder,
-        now,
-        ttl_s=lock_request.ttl_s,
-        exclusive=lock_request.exclusive,
-        reason=lock_request.reason,
-        whole=True,
-        before=wait.seq,
-    )
+    taken, refused = lock_table.acquire_each(conn, wait.lock_request, wait.holder, now, whole=True, before=wait.seq)
     if refused:
         return None
     lock_wait_rows.leave(conn, wait.wait_id)

@@ -14,8 +14,8 @@ from corral.coordination.locks import waits as lock_waits
 from corral.coordination.locks.keys import parse_key
 from corral.coordination.locks.queue import find_deadlock
 from corral.coordination.locks.store import locks as lock_rows
-from corral.coordination.locks.table import Holder
-from corral.coordination.locks.waits import LockRequest, Wait
+from corral.coordination.locks.table import Holder, LockRequest
+from corral.coordination.locks.waits import Wait
 from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.registry import Arrival
 from corral.coordination.sessions.store import sessions as session_rows
