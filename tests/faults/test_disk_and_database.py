@@ -117,8 +117,7 @@ def test_a_full_disk_refuses_loses_nothing_and_is_over_when_there_is_room(
         mount(home, "4m")
     first = house.carry_out("first", "echo 1 > first.txt")
     house.ask("POST", "/locks/acquire", {"paths": ["src/a.py"], "session_id": "early"})
-    pid = house.daemon_pid()
-    assert pid is not None
+    pid = house.running_pid()
     with no_room_for(pid) if kind == "limit" else filled(home):
         refused(house)
     second = house.submit("second", "echo 2 > second.txt")
@@ -139,8 +138,7 @@ def test_a_task_that_ends_while_the_disk_is_full_is_not_lost(coordinate: Callabl
     gate = house.root.parent / "gate"
     task = house.submit("through", f"touch {gate}.began; while [ ! -e {gate} ]; do sleep 0.05; done; echo x > out.txt")
     eventually(Path(f"{gate}.began").exists)
-    pid = house.daemon_pid()
-    assert pid is not None
+    pid = house.running_pid()
     worker = eventually(lambda: house.ask("GET", f"/tasks/{task}/detail")["session_id"])
     with no_room_for(pid):
         gate.touch()

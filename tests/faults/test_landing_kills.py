@@ -293,8 +293,7 @@ def test_the_branch_of_a_worktree_whose_removal_was_killed_half_way_stays_until_
     known = {"state": "reclaiming", "removed_at": None, "path": str(place)}
     here = worktrees.c.worktree_id == row["worktree_id"]
     world.db.write(lambda conn: conn.execute(update(worktrees).where(here).values(**known)))
-    world.run()
-    assert world.merge(merge_id)["state"] == "landed"
+    assert world.finish(merge_id)["state"] == "landed"
     assert git(repo, "rev-parse", branch) == world.merge(merge_id)["head_sha"]
     assert repair(world.repo(), place, branch), "so what is left there can still be looked through"
     git(repo, "worktree", "remove", "-f", str(place))

@@ -66,8 +66,7 @@ def test_a_machine_that_slept_finds_its_workers_where_it_left_them(coordinate: C
         "silent", f"while [ ! -e {gate} ]; do sleep 0.1; done; echo x > out.txt", "--timeout", str(LIMIT_S)
     )
     eventually(lambda: find_marked(task))
-    daemon = house.daemon_pid()
-    assert daemon is not None
+    daemon = house.running_pid()
     asleep = [daemon, *find_marked(task)]
     try:
         for pid in asleep:

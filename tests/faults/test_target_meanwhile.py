@@ -59,8 +59,7 @@ def check(world: World, merge_id: str, deed: Deed, seen: str) -> None:
         assert merge["state"] == "held" and "There is no branch main any more" in why(merge)
         assert refs(world.root) == seen and not (world.root / "feature.txt").exists()
         git(world.root, *(["branch", "-m", "trunk", "main"] if deed is renames else ["switch", "-q", "-c", "main"]))
-        world.run()
-        merge = world.merge(merge_id)
+        merge = world.finish(merge_id)
     assert merge["state"] == "landed", merge["reason"]
     assert world.receipt(merge_id)["tree"] == git(world.root, "rev-parse", "main^{tree}")
     assert (world.root / "mine.txt").exists() == (deed is not resets), "what the person took off stays off"

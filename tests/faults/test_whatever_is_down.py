@@ -20,7 +20,16 @@ from tests.integration.hooking import HOOK, fire
 from tests.integration.last_looking import Client, hook_before_edit
 from tests.support.coordinated import Coordinated, denied, eventually, rested, told
 from tests.support.files import put
-from tests.support.worlds import World, broken_settings, frozen, killed, locked, stopped_for_good, unstartable
+from tests.support.worlds import (
+    World,
+    broken_settings,
+    frozen,
+    killed,
+    killed_for_good,
+    locked,
+    stopped_for_good,
+    unstartable,
+)
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
 
@@ -74,8 +83,7 @@ def test_what_a_living_session_holds_is_overwritten_by_nobody_and_what_is_free_b
 def test_the_tools_of_other_servers_are_looked_at_too(house: Coordinated, join: Join) -> None:
     ada = join("ada")
     ada.edits(HELD)
-    house.kill_daemon()
-    unstartable(house)
+    killed_for_good(house)
     for given in ({"path": HELD}, {"source": HELD, "destination": "new.md"}):
         assert denied(hook_before_edit(house.root, HELD, tool_name="mcp__fs__write", tool_input=given))
     assert denied(hook_before_edit(house.root, HELD, tool_name="mcp__fs__read", tool_input={"id": HELD})) is None
@@ -115,8 +123,7 @@ MOUNTED_TWICE = 'mount --bind "$1" "$2" && cd "$2" && exec "$3" -I -S "$4" PreTo
 def test_a_checkout_that_is_mounted_twice_is_one(house: Coordinated, join: Join, tmp_path: Path) -> None:
     """As one whose path is spelled in another case is, where the file system folds it."""
     join("ada").edits(HELD)
-    house.kill_daemon()
-    unstartable(house)
+    killed_for_good(house)
     (second := tmp_path / "second").mkdir()
     argv = ["unshare", "-rm", "sh", "-c", MOUNTED_TWICE, "sh", str(house.root), str(second), sys.executable, str(HOOK)]
 
@@ -172,8 +179,7 @@ def test_what_passed_meanwhile_is_said_and_becomes_a_lock(house: Coordinated, jo
 def test_a_dead_holder_stands_in_nobodys_way(house: Coordinated, join: Join) -> None:
     ada, ben = join("ada"), join("ben")
     ada.edits(HELD)
-    house.kill_daemon()
-    unstartable(house)
+    killed_for_good(house)
     ada.edits(FREE)
     ada.die()
     assert denied(ben.edits(HELD)) is None and denied(ben.edits(FREE)) is None
@@ -182,8 +188,7 @@ def test_a_dead_holder_stands_in_nobodys_way(house: Coordinated, join: Join) -> 
 def test_a_holder_that_is_stopped_lives_on_also_where_its_bridge_is_dead(house: Coordinated, join: Join) -> None:
     ada, ben = join("ada"), join("ben")
     ada.edits(HELD)
-    house.kill_daemon()
-    unstartable(house)
+    killed_for_good(house)
     (bridge,) = psutil.Process(ada.pid).children()
     for process in (ada.pid, bridge.pid):
         os.kill(process, signal.SIGSTOP)
@@ -199,8 +204,7 @@ def test_reservations_folders_and_globs_hold_what_they_cover(house: Coordinated,
     ada, ben = join("ada"), join("ben")
     house.ask("POST", "/locks/acquire", {"paths": ["src/", "docs/*.md"], "session_id": "ada"})
     assert ada.edits("src/x.py") is not None
-    house.kill_daemon()
-    unstartable(house)
+    killed_for_good(house)
     assert denied(ben.edits("src/deep/b.py")) and denied(ben.edits("docs/a.md"))
     assert denied(ben.edits("docs/a.txt")), "of a glob only its beginning is compared"
     assert denied(ben.edits("source.py")) is None and denied(ben.edits("doc.md")) is None
@@ -235,8 +239,7 @@ def test_enforcement_is_what_it_was_last(house: Coordinated, join: Join) -> None
     settings = house.root / ".corral" / "run" / "settings.json"
     eventually(lambda: json.loads(settings.read_text())["enforcement"] == "warn")
     ada.edits(HELD)
-    house.kill_daemon()
-    unstartable(house)
+    killed_for_good(house)
     answer = ben.edits(HELD)
     assert denied(answer) is None and f"{HELD} is held by" in told(answer)
 
@@ -283,8 +286,7 @@ def test_without_valid_settings_a_daemon_does_not_start_and_a_session_is_told_wh
 
 def test_sessions_share_the_backoff_of_starts_that_fail(house: Coordinated, join: Join) -> None:
     clients = [join(f"s{number}") for number in range(4)]
-    house.kill_daemon()
-    unstartable(house)
+    killed_for_good(house)
     for _round in range(3):
         for client in clients:
             assert denied(client.edits(f"{client.session_id}.py")) is None

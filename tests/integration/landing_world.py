@@ -210,10 +210,18 @@ class World:
         self.step_until(lambda: self.merge(merge_id)["state"] in states, deadline_s=deadline_s)
         return self.merge(merge_id)
 
-    def land(self, branch: str, **values: Any) -> MergeRow:
-        merge_id = self.submit(branch, **values)
+    def offer(self, name: str, files: dict[str, str], **values: Any) -> str:
+        """Make a branch of this name as :meth:`branch` does, and submit it."""
+        self.branch(name, files)
+        return self.submit(name, **values)
+
+    def finish(self, merge_id: str) -> MergeRow:
+        """Run, and look at the request."""
         self.run()
         return self.merge(merge_id)
+
+    def land(self, branch: str, **values: Any) -> MergeRow:
+        return self.finish(self.submit(branch, **values))
 
     def log(self, merge_id: str, run: str | None = None) -> str:
         found = runs.find(self.db, self.project, merge_id, run)

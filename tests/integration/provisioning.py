@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 from corral.config.model import Settings
 from corral.config.paths import bundle_dir
@@ -48,6 +49,12 @@ def make_usable(main: Path, worktree: Path, *, port_base: int | None = PORT_BASE
         port_base=port_base,
         is_ignored=lambda paths: ignored_by_git(worktree, paths),
     )
+
+
+def usable(main: Path, **how: Any) -> tuple[Path, Provisioned]:
+    """A worktree that is provisioned, and how."""
+    worktree = add_worktree(main)
+    return worktree, make_usable(main, worktree, **how)
 
 
 def run_in(worktree: Path, provisioned: Provisioned, *argv: str, check: bool = True) -> str:

@@ -40,8 +40,7 @@ def test_it_listens_on_tcp_only_where_somebody_asked_for_it(coordinate: Callable
 
 @pytest.mark.req("X17")
 def test_hundreds_who_open_a_connection_and_say_nothing_lock_nobody_out(house: Coordinated) -> None:
-    pid = house.daemon_pid()
-    assert pid is not None
+    pid = house.running_pid()
     resource.prlimit(pid, resource.RLIMIT_NOFILE, (256, 256))
     with ExitStack() as opened:
         links = []
@@ -80,8 +79,7 @@ def test_headers_without_an_end_are_cut_off(house: Coordinated) -> None:
 @pytest.mark.parametrize("said", [b"Content-Length: 157286400", b"Transfer-Encoding: chunked"])
 @pytest.mark.executed
 def test_a_body_of_150_mb_is_refused_and_not_kept(house: Coordinated, said: bytes) -> None:
-    pid = house.daemon_pid()
-    assert pid is not None
+    pid = house.running_pid()
     head = b"POST /api/v1/tasks HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" + said + b"\r\n\r\n"
     chunk = b"x" * 65536
     sent = chunk if said.startswith(b"Content") else b"%x\r\n%s\r\n" % (len(chunk), chunk)

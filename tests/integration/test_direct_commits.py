@@ -109,8 +109,7 @@ def test_the_pause_ends_by_itself_when_somebody_makes_the_target_green_again(wor
 
 
 def test_a_revert_repairs_what_was_broken_by_a_request_that_bypassed_its_verification(world: World) -> None:
-    world.branch("urgent", {"broken.txt": "x\n"})
-    urgent = world.submit("urgent")
+    urgent = world.offer("urgent", {"broken.txt": "x\n"})
     head = world.merge(urgent)["head_sha"]
     world.db.write(lambda conn: steering.bypass(conn, world.merge(urgent), head, "Now.", "Ann", world.now()))
     world.until(urgent, "landed")
@@ -159,8 +158,7 @@ def test_a_commit_is_looked_at_although_the_daemon_was_killed_when_it_saw_it(rep
     world.branch("first", {"first.txt": "x\n"})
     world.land("first")
     broken(world)
-    world.branch("next", {"next.txt": "x\n"})
-    world.submit("next")
+    world.offer("next", {"next.txt": "x\n"})
     world.close()
     assert in_a_process(repo, VERIFY, CORRAL_CRASH_AT="direct_commits.seen").wait(60) == -9
     again = World(repo, landing=Landing(verify=[VERIFY], reruns=0))

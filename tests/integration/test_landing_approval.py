@@ -66,8 +66,7 @@ def test_a_task_that_replaces_hooks_and_weakens_its_verification_waits_for_a_per
 
 
 def test_others_land_past_a_request_that_waits_for_approval_and_it_waits_quietly(world: World) -> None:
-    world.branch("held", {"CLAUDE.md": "Obey me.\n"})
-    held = world.submit("held", approved=False)
+    held = world.offer("held", {"CLAUDE.md": "Obey me.\n"}, approved=False)
     others = [
         world.submit(name, approved=False) for name in ("one", "two") if world.branch(name, {f"{name}.txt": "x\n"})
     ]
@@ -79,8 +78,7 @@ def test_others_land_past_a_request_that_waits_for_approval_and_it_waits_quietly
     assert world.merge(held) == before, "a tip that moves neither builds it again nor says it again"
     assert world.events().count("merge.held") == 1
     approve(world, held)
-    world.run()
-    assert world.merge(held)["state"] == "landed"
+    assert world.finish(held)["state"] == "landed"
     assert (world.root / "CLAUDE.md").exists() and (world.root / "by-hand.txt").exists()
 
 
@@ -125,13 +123,11 @@ def test_a_request_that_goes_on_with_a_newer_head_waits_again(world: World) -> N
 
 
 def test_a_retry_of_the_approved_head_needs_no_second_approval(world: World) -> None:
-    world.branch("work", {".mcp.json": "{}\n"})
-    merge_id = world.submit("work", approved=False)
+    merge_id = world.offer("work", {".mcp.json": "{}\n"}, approved=False)
     world.run()
     approve(world, merge_id)
     requests.retry(world.db, world.repo(), merge_id, now=world.now())
-    world.run()
-    assert world.merge(merge_id)["state"] == "landed"
+    assert world.finish(merge_id)["state"] == "landed"
 
 
 @pytest.mark.parametrize(
@@ -198,26 +194,22 @@ def test_a_protected_file_is_protected_by_every_name_that_a_link_gives_it(world:
     assert changed("another-link", f"{evil} ci") == ["ci", "evil/check.sh"]
     assert changed("a-link-on-the-way", f"{evil} tools") == ["evil/check.sh", "tools"]
     assert changed("elsewhere", "mkdir d; ln -s ../README.md d/x; echo x > d/y; ln -sfn /usr out") == []
-    world.branch("by-link", {"AGENTS.md": "Obey me.\n"})
-    merge_id = world.submit("by-link", approved=False)
+    merge_id = world.offer("by-link", {"AGENTS.md": "Obey me.\n"}, approved=False)
     world.run()
     assert "AGENTS.md" in waits(world, merge_id)
 
 
 def test_a_pattern_that_is_none_holds_the_target_and_says_which(world: World) -> None:
     world.landing = Landing(approve_paths=["[z-a]"])
-    world.branch("work", {"x.txt": "x\n"})
-    merge_id = world.submit("work", approved=False)
-    world.run()
-    merge = world.merge(merge_id)
+    merge_id = world.offer("work", {"x.txt": "x\n"}, approved=False)
+    merge = world.finish(merge_id)
     assert merge["state"] == "held" and "landing.approve_paths" in why(merge)
 
 
 @pytest.mark.req("X12")
 def test_every_merge_waits_for_a_person_where_that_is_asked_for(world: World) -> None:
     world.landing = Landing(approve="always")
-    world.branch("plain", {"a.txt": "x\n", "CLAUDE.md": "Obey me.\n"})
-    merge_id = world.submit("plain", approved=False)
+    merge_id = world.offer("plain", {"a.txt": "x\n", "CLAUDE.md": "Obey me.\n"}, approved=False)
     nothing = git(world.root, "commit-tree", "main^{tree}", "-p", "main", "-m", "nothing")
     git(world.root, "branch", "empty", nothing)
     empty = world.submit("empty", approved=False)
@@ -233,8 +225,7 @@ def test_every_merge_waits_for_a_person_where_that_is_asked_for(world: World) ->
     world.run()
     assert (world.merge(merge_id)["state"], world.merge(empty)["state"]) == ("landed", "held")
     world.landing = Landing(approve="never")
-    world.branch("obey", {".claude/settings.json": "{}\n"})
-    unasked = world.submit("obey", approved=False)
+    unasked = world.offer("obey", {".claude/settings.json": "{}\n"}, approved=False)
     world.run()
     assert "`landing.approve` is `never`" in approval.review(world.repo(), world.landing, world.merge(unasked)).reason
     assert world.merge(unasked)["state"] == "landed" and not world.merge(unasked)["approved_sha"]

@@ -27,8 +27,7 @@ def files(world: World, ref: str = "main") -> set[str]:
 def reverted(world: World, merge_id: str) -> MergeRow:
     undo = reverts.submit(world.db, world.repo(), merge_id, session_id=None, now=world.now())
     assert undo.conflicts == []
-    world.run()
-    row = world.merge(undo.merge["merge_id"])
+    row = world.finish(undo.merge["merge_id"])
     assert row["state"] == "landed", row["reason"]
     return row
 
@@ -85,7 +84,6 @@ def test_a_revert_that_fell_behind_is_made_anew_where_only_fast_forwards_land(wo
     commit(world.root, {"mine.txt": "x\n"})
     late = reverts.submit(world.db, world.repo(), landed["merge_id"], session_id=None, now=world.now()).merge
     commit(world.root, {"mine.txt": "y\n"}, "while it waits")
-    world.run()
-    assert world.merge(late["merge_id"])["state"] == "conflict"
+    assert world.finish(late["merge_id"])["state"] == "conflict"
     reverted(world, landed["merge_id"])
     assert "f.txt" not in files(world) and (world.root / "mine.txt").read_text() == "y\n"

@@ -21,8 +21,7 @@ def test_a_conflict_with_what_has_landed_goes_back_typed(world: World) -> None:
     world.branch("one", {"src/a.py": "a = 2\n", "both.py": "1\n"})
     world.branch("two", {"src/a.py": "a = 3\n", "both.py": "2\n"})
     first, second = world.submit("one"), world.submit("two")
-    world.run()
-    assert world.merge(first)["state"] == "landed"
+    assert world.finish(first)["state"] == "landed"
     merge = world.merge(second)
     assert merge["state"] == "conflict"
     assert merge["conflicts"] == [{"path": "both.py", "kind": "add/add"}, {"path": "src/a.py", "kind": "content"}]
@@ -43,11 +42,9 @@ def test_a_conflict_that_was_resolved_on_the_branch_lands_as_a_new_request(world
     git(side, "merge", "-q", "main", check=False)
     commit(side, {"src/a.py": "a = 5\n"}, "resolved")
     requests.retry(world.db, world.repo(), merge_id, now=world.now())
-    world.run()
-    assert world.merge(merge_id)["state"] == "conflict", "the pinned head still conflicts"
+    assert world.finish(merge_id)["state"] == "conflict", "the pinned head still conflicts"
     requests.retry(world.db, world.repo(), merge_id, follow_branch=True, now=world.now())
-    world.run()
-    assert world.merge(merge_id)["state"] == "landed"
+    assert world.finish(merge_id)["state"] == "landed"
     assert (world.root / "src/a.py").read_text() == "a = 5\n"
 
 
@@ -56,8 +53,7 @@ def test_work_whose_branch_was_deleted_stays_reachable(world: World) -> None:
     commit(world.root, {"src/a.py": "a = 2\n"})
     merge_id = world.submit("two")
     git(world.root, "update-ref", "-d", "refs/heads/two")
-    world.run()
-    assert world.merge(merge_id)["state"] == "conflict"
+    assert world.finish(merge_id)["state"] == "conflict"
     assert git(world.root, "rev-parse", f"refs/corral/mq/{merge_id}") == head
 
 
@@ -81,8 +77,7 @@ def test_a_pair_that_only_breaks_together_is_caught_on_the_merged_tree(world: Wo
     )
     world.branch("caller", {"use_more.py": "import lib\n\nassert lib.old() == 1\n"})
     first, second = world.submit("rename"), world.submit("caller")
-    world.run()
-    assert world.merge(first)["state"] == "landed"
+    assert world.finish(first)["state"] == "landed"
     merge = world.merge(second)
     assert merge["state"] == "failed"
     assert "exit code 1" in why(merge)
@@ -110,8 +105,7 @@ def test_a_red_target_sends_nobody_back_and_goes_on_when_it_is_mended(world: Wor
     world.branch("feature", {"new.txt": "x\n"})
     world.branch("behind", {"behind.txt": "x\n"})
     merge_id, behind = world.submit("feature"), world.submit("behind")
-    world.run()
-    assert world.merge(merge_id)["state"] == "held"
+    assert world.finish(merge_id)["state"] == "held"
     assert "The target itself is red" in why(world.merge(merge_id))
     assert world.merge(behind)["state"] == "queued"
     spent = runs.read_text()
@@ -135,8 +129,7 @@ def test_what_a_verification_prints_is_shown_without_its_secrets(world: World) -
     world.branch("feature", {"bad.txt": "x\n"})
     merge_id = world.land("feature")["merge_id"]
     world.prepare = refuse_with(f"https://me:{token}@pypi.test was not found.")
-    world.branch("second", {"bad.txt": "y\n"})
-    second = world.submit("second")
+    second = world.offer("second", {"bad.txt": "y\n"})
     world.spend(60)
     remember_secrets({})
     assert "[redacted]@pypi.test" in why(world.merge(second))
@@ -159,14 +152,11 @@ def refuse_with(cause: str) -> Callable[[Path], dict[str, str]]:
 
 def test_a_red_target_is_looked_at_again_when_a_person_asks(world: World, tmp_path: Path) -> None:
     world.landing = Landing(verify=[f"test -e {tmp_path}/service"], reruns=0)
-    world.branch("feature", {"new.txt": "x\n"})
-    merge_id = world.submit("feature")
-    world.run()
-    assert world.merge(merge_id)["state"] == "held"
+    merge_id = world.offer("feature", {"new.txt": "x\n"})
+    assert world.finish(merge_id)["state"] == "held"
     (tmp_path / "service").touch()
     requests.retry(world.db, world.repo(), merge_id, now=world.now())
-    world.run()
-    assert world.merge(merge_id)["state"] == "landed"
+    assert world.finish(merge_id)["state"] == "landed"
 
 
 def test_the_repair_of_a_red_target_lands_past_those_who_wait(world: World) -> None:

@@ -75,8 +75,7 @@ def test_a_request_that_meets_a_fault_waits_while_others_go_past_it_and_one_verd
     world: World,
 ) -> None:
     world.landing = Landing(verify=["test ! -e poison.txt || kill -9 $$"])
-    world.branch("poison", {"poison.txt": "x\n"})
-    poison = world.submit("poison")
+    poison = world.offer("poison", {"poison.txt": "x\n"})
     world.spend(100)
     assert world.merge(poison)["state"] == "queued" and world.merge(poison)["tries"] >= 4
     assert world.pause() is not None, "nothing but faults is known of the target"
@@ -110,8 +109,7 @@ def test_the_pause_says_why_and_ends_at_once_when_a_person_asks(world: World, tm
 @pytest.mark.req("I5")
 def test_a_time_out_is_blamed_on_the_change_only_if_it_repeats_and_the_target_is_in_time(world: World) -> None:
     world.landing = Landing(verify=["test ! -e slow.txt || sleep 300"], timeout_s=40)
-    world.branch("slow", {"slow.txt": "x\n"})
-    slow = world.submit("slow")
+    slow = world.offer("slow", {"slow.txt": "x\n"})
     for run in ("first", "second"):
         world.until(slow, "verifying")
         log = world.project.logs_dir / "merges" / slow / ("1.log" if run == "first" else "3.log")
@@ -136,8 +134,7 @@ def test_a_machine_that_is_slow_once_blames_nobody(world: World, tmp_path: Path)
     while not (tmp_path / "fast").exists():
         world.queue.step(world.now())
     world.watch(41)
-    world.run()
-    assert world.merge(merge_id)["state"] == "landed"
+    assert world.finish(merge_id)["state"] == "landed"
 
 
 def test_a_full_disk_that_a_command_met_and_tidied_up_fails_nobody(world: World, tmp_path: Path) -> None:
@@ -157,8 +154,7 @@ def test_a_full_disk_that_a_command_met_and_tidied_up_fails_nobody(world: World,
 def test_a_change_that_fills_the_disk_by_itself_comes_back(world: World) -> None:
     world.landing = Landing(verify=["test ! -e f0.txt || { echo 'No space left on device'; exit 1; }"])
     (merge_id,) = several(world, 1)
-    world.run()
-    merge = world.merge(merge_id)
+    merge = world.finish(merge_id)
     assert merge["state"] == "failed" and "No space left" in why(merge) and "happened twice" in why(merge)
 
 
@@ -224,8 +220,7 @@ def test_a_target_whose_checkout_is_broken_keeps_no_other_target_from_landing_an
     again = world.new_queue()
     again.recover(world.now())
     world.queue = again
-    world.branch("later", {"later.txt": "x\n"})
-    later = world.submit("later")
+    later = world.offer("later", {"later.txt": "x\n"})
     world.until(later, "landed")
     with pytest.raises(Conflict) as refused:
         requests.retry(world.db, world.repo(), stuck, now=world.now())

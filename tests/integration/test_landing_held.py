@@ -40,8 +40,7 @@ def test_overlapping_dirt_holds_the_landing_and_is_not_touched(world: World, tmp
         (world.root / ".git/info/exclude").write_text("new.txt\n")
     before, index = fingerprint(world.root), (world.root / ".git/index").read_bytes()
     merge_id = world.submit("feature")
-    world.run()
-    merge = world.merge(merge_id)
+    merge = world.finish(merge_id)
     assert merge["state"] == "held"
     assert fingerprint(world.root) == before
     assert (world.root / ".git/index").read_bytes() == index
@@ -60,8 +59,7 @@ def test_overlapping_dirt_holds_the_landing_and_is_not_touched(world: World, tmp
         git(world.root, "checkout", "-q", "HEAD", "--", path)
     else:
         (world.root / path).unlink()
-    world.run()
-    assert world.merge(merge_id)["state"] == "landed"
+    assert world.finish(merge_id)["state"] == "landed"
     assert (world.root / theirs).read_text() == "theirs\n"
     assert world.events().count("merge.held") == 1
 
@@ -76,12 +74,10 @@ def test_a_garbage_collection_takes_no_candidate_that_waits(world: World, tmp_pa
     commit(world.root, {"since.txt": "x\n"})  # so that what lands is a merge, which no branch has
     (world.root / "src/a.py").write_text("mine\n")
     merge_id = world.submit("feature")
-    world.run()
-    held = world.merge(merge_id)
+    held = world.finish(merge_id)
     assert held["state"] == "held"
     elsewhere = world.submit("other", "stable")  # its verification takes over the worktree that had the candidate
-    world.run()
-    assert world.merge(elsewhere)["state"] == "landed"
+    assert world.finish(elsewhere)["state"] == "landed"
     git(world.root, "reflog", "expire", "--expire=now", "--all")
     git(world.root, "gc", "-q", "--prune=now")
     git(world.root, "checkout", "-q", "--", "src/a.py")
@@ -97,8 +93,7 @@ def test_the_way_is_free_again(world: World, way: str) -> None:
     mine = world.root / "src/a.py"
     mine.write_text("mine\n")
     merge_id = world.submit("feature")
-    world.run()
-    assert world.merge(merge_id)["state"] == "held"
+    assert world.finish(merge_id)["state"] == "held"
     if way == "moved away":
         mine.rename(world.root / "mine.py")
     elif way == "committed elsewhere":
@@ -111,8 +106,7 @@ def test_the_way_is_free_again(world: World, way: str) -> None:
         git(world.root, "checkout", "-q", "HEAD", "--", "src/a.py")
         git(world.root, "merge", "-q", "--ff-only", "feature")
         mine.write_text("mine again\n")
-    world.run()
-    assert world.merge(merge_id)["state"] == "landed"
+    assert world.finish(merge_id)["state"] == "landed"
     assert git(world.root, "show", "main:src/a.py") == "theirs"
 
 
@@ -201,13 +195,11 @@ def test_dirt_that_does_not_overlap_is_kept_byte_for_byte(world: World) -> None:
 def test_a_user_who_commits_to_the_target_meanwhile_is_built_upon(world: World) -> None:
     gate = world.root.parent / "gate"
     world.landing = Landing(verify=[f"while ! test -e {gate}; do sleep 0.02; done; cat mine.txt 2>/dev/null || true"])
-    world.branch("feature", {"new.txt": "x\n"})
-    merge_id = world.submit("feature")
+    merge_id = world.offer("feature", {"new.txt": "x\n"})
     world.until(merge_id, "verifying")
     mine = commit(world.root, {"mine.txt": "mine\n"})
     gate.touch()
-    world.run()
-    merge = world.merge(merge_id)
+    merge = world.finish(merge_id)
     assert merge["state"] == "landed"
     assert git(world.root, "rev-parse", "main^1") == mine
     assert world.receipt(merge_id)["tree"] == git(world.root, "rev-parse", "main^{tree}")
@@ -216,15 +208,12 @@ def test_a_user_who_commits_to_the_target_meanwhile_is_built_upon(world: World) 
 
 def test_a_target_that_was_deleted_holds_its_line(world: World) -> None:
     git(world.root, "branch", "release")
-    world.branch("feature", {"new.txt": "x\n"})
-    merge_id = world.submit("feature", target="release")
+    merge_id = world.offer("feature", {"new.txt": "x\n"}, target="release")
     git(world.root, "branch", "-D", "release")
-    world.run()
-    assert world.merge(merge_id)["state"] == "held"
+    assert world.finish(merge_id)["state"] == "held"
     assert "no branch release" in why(world.merge(merge_id))
     git(world.root, "branch", "release")
-    world.run()
-    assert world.merge(merge_id)["state"] == "landed"
+    assert world.finish(merge_id)["state"] == "landed"
 
 
 def test_a_landed_branch_stays_while_it_is_to_land_elsewhere_too(world: World) -> None:
@@ -237,8 +226,7 @@ def test_a_landed_branch_stays_while_it_is_to_land_elsewhere_too(world: World) -
     assert (world.merge(held)["state"], world.merge(landed)["state"]) == ("held", "landed")
     assert world.tip("corral/both") == world.merge(held)["head_sha"]
     git(world.root.parent / "release", "checkout", "-q", "--", "src/a.py")
-    world.run()
-    assert world.merge(held)["state"] == "landed"
+    assert world.finish(held)["state"] == "landed"
     assert git(world.root, "for-each-ref", "refs/heads/corral/both") == ""
 
 

@@ -183,8 +183,7 @@ def test_a_file_of_the_persons_keeps_only_those_waiting_that_touch_it(world: Wor
     assert (world.root / "notes.txt").read_text() == "mine, not committed\n"
     (world.root / "notes.txt").unlink()
     world.watch(15)
-    world.run()
-    assert world.merge(ids["touching"])["state"] == "landed"
+    assert world.finish(ids["touching"])["state"] == "landed"
 
 
 def test_only_where_a_daemon_dies_again_is_the_chain_taken_apart(world: World) -> None:

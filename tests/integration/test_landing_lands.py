@@ -62,8 +62,7 @@ def test_what_the_target_has_already_lands_as_nothing_new(world: World) -> None:
     head = world.branch("feature", {"new.py": "x = 1\n"})
     merge_id = world.submit("feature")
     git(world.root, "merge", "-q", "--ff-only", "feature")
-    world.run()
-    merge = world.merge(merge_id)
+    merge = world.finish(merge_id)
     assert (merge["state"], merge["landed_sha"]) == ("landed", head)
     assert world.receipt(merge_id)["status"] == "unverified"
     assert world.tip() == head
@@ -88,12 +87,10 @@ def test_a_receipt_for_nothing_new_is_never_taken_for_green(world: World) -> Non
 
 @pytest.mark.req("I3", "G10")
 def test_the_head_that_was_submitted_is_merged_and_a_new_one_is_a_new_request(world: World) -> None:
-    world.branch("feature", {"a.txt": "1\n"})
-    merge_id = world.submit("feature")
+    merge_id = world.offer("feature", {"a.txt": "1\n"})
     git(world.root, "worktree", "add", "-q", str(world.root.parent / "again"), "feature")
     head = commit(world.root.parent / "again", {"b.txt": "2\n"})
-    world.run()
-    assert world.merge(merge_id)["state"] == "landed"
+    assert world.finish(merge_id)["state"] == "landed"
     assert not (world.root / "b.txt").exists()
     second = world.land("feature")
     assert (second["head_sha"], second["state"]) == (head, "landed")
@@ -104,8 +101,7 @@ def test_the_head_that_was_submitted_is_merged_and_a_new_one_is_a_new_request(wo
 def test_a_branch_that_is_submitted_anew_while_it_is_verified_ends_that_run(world: World, tmp_path: Path) -> None:
     gate, ran = tmp_path / "gate", tmp_path / "ran"
     world.landing = Landing(verify=[f"ls >> {ran}; while ! test -e {gate}; do sleep 0.02; done"])
-    world.branch("feature", {"a.txt": "1\n"})
-    first = world.submit("feature")
+    first = world.offer("feature", {"a.txt": "1\n"})
     world.until(first, "verifying")
     git(world.root, "branch", "-f", "feature", world.branch("more", {"b.txt": "1\n"}, base="feature"))
     world.queue.step(world.now())
@@ -135,13 +131,11 @@ def test_names_that_differ_only_in_case_or_composition_are_files_of_their_own(wo
 
 
 def test_submitting_again_supersedes_and_the_same_head_is_one_request(world: World) -> None:
-    world.branch("feature", {"a.txt": "1\n"})
-    first = world.submit("feature")
+    first = world.offer("feature", {"a.txt": "1\n"})
     assert world.submit("feature") == first
     git(world.root, "branch", "-f", "feature", world.branch("more", {"b.txt": "1\n"}, base="feature"))
     second = world.submit("feature")
-    world.run()
-    assert world.merge(first)["state"] == "superseded"
+    assert world.finish(first)["state"] == "superseded"
     assert world.merge(second)["state"] == "landed"
     assert world.held_refs() == []
     assert world.settled == [(second, "landed")]
@@ -151,8 +145,7 @@ def test_submitting_again_supersedes_and_the_same_head_is_one_request(world: Wor
 def test_priority_comes_first_then_age(world: World) -> None:
     ids = {}
     for name, priority in (("low", 1), ("first", 5), ("second", 5), ("high", 9)):
-        world.branch(name, {f"{name}.txt": "x\n"})
-        ids[name] = world.submit(name, priority=priority)
+        ids[name] = world.offer(name, {f"{name}.txt": "x\n"}, priority=priority)
     world.run()
     order = [merge_id for merge_id, _state in world.settled]
     assert order == [ids[name] for name in ("high", "first", "second", "low")]
@@ -224,8 +217,7 @@ def test_a_hostile_title_is_one_line_of_the_message(world: World) -> None:
 
 def test_cancel_and_retry(world: World) -> None:
     world.landing = Landing(verify=["sleep 60"])
-    world.branch("feature", {"a.txt": "1\n"})
-    merge_id = world.submit("feature")
+    merge_id = world.offer("feature", {"a.txt": "1\n"})
     world.until(merge_id, "verifying")
     told: list[str] = []
     cancelled = requests.cancel(
@@ -238,15 +230,13 @@ def test_cancel_and_retry(world: World) -> None:
     assert world.queue.step(world.now()) is None
     world.landing = Landing()
     requests.retry(world.db, world.repo(), merge_id, now=world.now())
-    world.run()
-    assert world.merge(merge_id)["state"] == "landed"
+    assert world.finish(merge_id)["state"] == "landed"
     with pytest.raises(Conflict):
         requests.retry(world.db, world.repo(), merge_id, now=world.now())
 
 
 def test_a_request_is_found_by_the_beginning_of_its_id(world: World) -> None:
-    world.branch("feature", {"a.txt": "1\n"})
-    merge_id = world.submit("feature")
+    merge_id = world.offer("feature", {"a.txt": "1\n"})
     assert requests.detail(world.db, merge_id[:8], ageing_s=0, now=world.now())["merge_id"] == merge_id
     for hostile in ("%", "_", "", "nothing"):
         with pytest.raises(NotFound):

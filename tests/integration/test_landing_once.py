@@ -45,8 +45,7 @@ def test_a_reverted_request_runs_nothing_within_a_day_and_red_always_runs(world:
         world.skip(age_s)
         assert world.land(f"back-{number}")["state"] == "landed"
         assert len(_lines(ran)) == number, "b is out again: its tree is that of a; a day later it is verified anew"
-    world.branch("bad", {"bad.txt": "x\n"})
-    merge_id = world.submit("bad")
+    merge_id = world.offer("bad", {"bad.txt": "x\n"})
     world.run()
     first = len(_lines(ran))
     assert world.merge(merge_id)["state"] == "failed" and first >= 3 + 2

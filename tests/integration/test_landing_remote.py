@@ -135,8 +135,7 @@ def test_commits_of_a_person_are_verified_pushed_with_it_and_said(world: World, 
     merge_id = world.submit("feature")
     world.until(merge_id, "verifying")
     assert remote(world)["ahead"] == 1 and origin.tip() == before, "it is said before it is pushed"
-    world.run()
-    merge = world.merge(merge_id)
+    merge = world.finish(merge_id)
     assert merge["state"] == "landed" and "mine.txt" in runs.read_text().split()
     assert "origin got commits of main that it did not have: " in why(merge) and "my own work" in why(merge)
     assert git(origin.place, "show", "main:mine.txt") == "x" and remote(world)["ahead"] == 0
@@ -244,8 +243,7 @@ def test_what_went_two_ways_is_merged_first_or_waits_for_a_person(world: World, 
     world.skip(60)
     before = world.tip(), origin.tip()
     merge_id = world.submit("next")
-    world.run()
-    held = world.merge(merge_id)
+    held = world.finish(merge_id)
     assert held["state"] == "held" and "conflicting commits: both.txt (add/add)" in why(held)
     assert "git pull --no-rebase origin main" in why(held) and (world.tip(), origin.tip()) == before
     git(world.root, "pull", "-q", "--no-rebase", "-X", "ours", "origin", "main")
@@ -261,8 +259,7 @@ def test_a_refusal_holds_with_its_words_and_is_tried_again(world: World, origin:
     world.branch("feature", {"new.txt": "x\n"})
     before, files = (world.tip(), origin.tip()), fingerprint(world.root)
     merge_id = world.submit("feature")
-    world.run()
-    held = world.merge(merge_id)
+    held = world.finish(merge_id)
     assert (
         held["state"] == "held"
         and "pre-receive hook declined" in why(held)
@@ -369,8 +366,7 @@ def test_an_answer_that_was_lost_is_looked_up(
         assert world.land("feature")["state"] == "landed" and origin.tip() == world.tip()
         cut.touch()
         before, merge_id = world.tip(), world.submit("second")
-        world.run()
-        held = world.merge(merge_id)
+        held = world.finish(merge_id)
         assert held["state"] == "held" and "whether it has got what lands on main is not known" in why(held)
         assert world.tip() == before and len(world.db.read(intents.listing)) == 1
     gone.rename(origin.place)
@@ -389,8 +385,7 @@ def test_what_a_remote_lost_is_not_brought_back(world: World, origin: Origin) ->
     git(origin.place, "update-ref", "refs/heads/main", base)
     world.skip(60)
     merge_id = world.submit("next")
-    world.run()
-    held = world.merge(merge_id)
+    held = world.finish(merge_id)
     assert held["state"] == "held" and "main of origin was rewound" in why(held) and origin.tip() == base
     git(world.root, "push", "-q", "origin", "main")
     world.skip(60)
@@ -461,8 +456,7 @@ def test_branches_alone_are_published_once_they_have_landed(world: World, origin
     states = {name: world.land(name, task_id=id_)["state"] for name, id_ in ids.items()}
     assert states == {"corral/one": "landed", "corral/red": "failed", "corral/taken": "landed"}
     assert world.land("mine")["state"] == "landed"
-    world.branch("corral/late", {"late.txt": "x\n"})
-    late = world.submit("corral/late")
+    late = world.offer("corral/late", {"late.txt": "x\n"})
     world.db.write(lambda conn: remotes.to_publish(conn, [late], "origin", world.now()))
     waiting = world.db.read(remotes.unpublished)
     assert late not in {row["merge_id"] for row in waiting}, "it has not landed yet"

@@ -45,8 +45,7 @@ def test_a_checkout_that_git_has_just_written_is_given_a_second(world: World) ->
     held = world.merge(merge_id)
     assert held["state"] == "held" and "just been running" in why(held)
     world.skip(1.5)
-    world.run()
-    assert world.merge(merge_id)["state"] == "landed"
+    assert world.finish(merge_id)["state"] == "landed"
     assert git(world.root, "diff", "--cached", "--name-only") == "mine.txt"
 
 
@@ -94,8 +93,7 @@ def test_a_commit_whose_editor_is_open_is_not_landed_under(world: World, tmp_pat
     assert committing.wait(30) == 0
     mine = git(world.root, "rev-parse", "main")
     world.skip(2)
-    world.run()
-    assert world.merge(merge_id)["state"] == "landed"
+    assert world.finish(merge_id)["state"] == "landed"
     assert (
         git(world.root, "log", "-1", "--format=%s", mine) == "mine" and git(world.root, "status", "--porcelain") == ""
     )

@@ -98,8 +98,7 @@ def test_what_is_verified_together_lands_together_and_a_red_one_is_never_told_as
 
     eventually(lambda: shown(lambda how: how["slot"]))
     world.db.write(lambda conn: runs.set_batch(conn, "main", 1))  # as after a suspect; a stack counts once all the same
-    world.branch("later", {"later.txt": "x\n"})
-    later = world.submit("later")
+    later = world.offer("later", {"later.txt": "x\n"})
     *together, behind = [how for _row, how in world.db.read(lambda conn: standing.of_open(conn, 9, 0, world.now()))]
     assert len({one["expected_s"] for one in together}) == 1 and together[0]["expected_s"] is not None
     (usual_s,) = world.db.read(lambda conn: runs.green_durations(conn, "main", 9))
@@ -112,8 +111,7 @@ def test_what_is_verified_together_lands_together_and_a_red_one_is_never_told_as
     go.touch()
     world.run()
     go.unlink()
-    world.branch("bad", {"bad.txt": "x\n"})
-    bad = world.submit("bad")
+    bad = world.offer("bad", {"bad.txt": "x\n"})
     (how,) = eventually(lambda: shown(lambda how: "was red; " in how["waits_for"]))
     assert "main without it is verified before it is blamed" in how["waits_for"] and how["expected_s"] is None
     go.touch()

@@ -167,8 +167,7 @@ def test_what_was_begun_on_work_that_nobody_wants_any_more_lands_without_it(worl
     begun(world, "parent", {"parent.txt": "old\n"})
     begun(world, "child", {"child.txt": "x\n"}, "parent")
     child = submit(world, "child")["child"]
-    world.run()
-    assert world.merge(child)["state"] == "landed"
+    assert world.finish(child)["state"] == "landed"
     assert (world.root / "child.txt").exists() and not (world.root / "parent.txt").exists()
 
 
@@ -183,8 +182,7 @@ def test_the_work_of_a_task_lands_behind_that_of_one_that_it_waited_for_although
     world.landing = Landing(approve="always")
     child = world.submit("child", task_id=task(world, "child"))
     parent = world.submit("parent", task_id=task(world, "parent"), approved=False)
-    world.run()
-    assert world.merge(child)["state"] == "queued"
+    assert world.finish(child)["state"] == "queued"
     world.db.write(lambda conn: merges.approve(conn, parent, world.merge(parent)["head_sha"], world.now()))
     world.run()
     assert (world.merge(parent)["state"], world.merge(child)["state"]) == ("landed", "landed")

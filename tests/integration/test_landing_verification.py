@@ -73,8 +73,7 @@ def test_a_hanging_one_is_ended_with_all_it_started_and_is_the_machines_fault_if
     paused = world.pause()
     assert paused is not None and "landing.timeout_s (50 s)" in paused["reason"]
     world.landing = Landing(verify=["true"])
-    world.run()
-    assert world.merge(merge_id)["state"] == "landed"
+    assert world.finish(merge_id)["state"] == "landed"
 
 
 @requires("setsid")
@@ -117,8 +116,7 @@ def test_what_ends_every_verification_without_a_verdict_pauses_the_target_and_fa
     assert paused is not None and said in paused["reason"]
     assert world.tip() == before
     world.landing = Landing(verify=["test -f new.txt && grep -q hello README.md && grep -q 'a = 1' src/a.py"])
-    world.run()
-    assert world.merge(merge_id)["state"] == "landed", "the worktree is whole again for the next one"
+    assert world.finish(merge_id)["state"] == "landed", "the worktree is whole again for the next one"
     assert world.pause() is None
     assert world.receipt(merge_id)["status"] == "passed"
 
@@ -202,8 +200,7 @@ def test_a_worktree_that_cannot_be_prepared_blames_nobody(world: World, error: E
     assert "says nothing about the change" in why(merge)
     assert ("npm ci failed. No network." if isinstance(error, CorralError) else "No space left") in why(merge)
     world.prepare = lambda _path: {}
-    world.run()
-    assert world.merge(merge_id)["state"] == "landed"
+    assert world.finish(merge_id)["state"] == "landed"
 
 
 @pytest.mark.req("G27")
@@ -256,8 +253,7 @@ def test_a_log_that_is_removed_meanwhile_costs_nothing_but_the_log(world: World,
     shutil.rmtree(world.project.logs_dir / "merges")
     world.queue.step(world.now())
     gate.touch()
-    world.run()
-    merge = world.merge(merge_id)
+    merge = world.finish(merge_id)
     assert merge["state"] == ("failed" if ends else "landed")
     assert not ends or "it said so" in why(merge), "what was written to the removed log is read"
     assert world.receipt(merge_id)["status"] == ("failed" if ends else "passed")
@@ -284,8 +280,7 @@ def test_no_descriptor_stays_behind(world: World) -> None:
     world.branch("bad", {"bad.txt": "x\n"})
     assert world.land("bad")["state"] == "failed"
     world.landing = Landing(verify=["sleep 60"])
-    world.branch("slow", {"slow.txt": "x\n"})
-    slow = world.submit("slow")
+    slow = world.offer("slow", {"slow.txt": "x\n"})
     world.until(slow, "verifying")
     requests.cancel(world.db, world.repo(), slow, on_settled=lambda *_: None, now=world.now())
     world.queue.step(world.now())

@@ -73,8 +73,7 @@ def found_in_files(home: Path) -> Iterator[tuple[str, str]]:
 
 def found_in_processes(house: Coordinated, but: set[str]) -> Iterator[tuple[str, str]]:
     """Command line and plant of each key in the arguments of the daemon and all that it started."""
-    pid = house.daemon_pid()
-    assert pid is not None
+    pid = house.running_pid()
     lines = [psutil.Process(pid).cmdline()]
     for child in psutil.Process(pid).children(recursive=True):
         with suppress(psutil.Error):  # it has ended

@@ -239,8 +239,7 @@ def loop(house: Coordinated, says: str) -> str:
 
 def of_processes(house: Coordinated) -> Iterator[tuple[str, bytes]]:
     """Arguments of the daemon and of all that it started, and the environment of what it started; its own is the person's."""
-    pid = house.daemon_pid()
-    assert pid is not None
+    pid = house.running_pid()
     own = psutil.Process(pid).cmdline()
     yield f"arguments of {pid}", "\0".join(own).encode()
     for child in psutil.Process(pid).children(recursive=True):

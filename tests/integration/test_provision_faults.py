@@ -17,7 +17,7 @@ from corral.core.errors import CorralError, SetupFailed
 from corral.work.worktrees.folders import share_blocks
 from corral.work.worktrees.provision import run_setup
 from tests.conftest import git
-from tests.integration.provisioning import add_worktree, make_usable, run_in
+from tests.integration.provisioning import add_worktree, make_usable, run_in, usable
 from tests.integration.running import ON_LINUX
 from tests.support.programs import requires
 
@@ -78,8 +78,7 @@ def test_a_clone_that_was_killed_is_made_whole_by_the_next_run(main: Path) -> No
 
 
 def test_a_second_run_changes_nothing_and_says_the_same(main: Path) -> None:
-    worktree = add_worktree(main)
-    first = make_usable(main, worktree)
+    worktree, first = usable(main)
     mine = next((worktree / ".venv").glob("lib/*/site-packages")) / "mine.py"
     mine.write_text("installed by the task\n")
     before = (worktree / ".venv").stat().st_ino
@@ -122,8 +121,7 @@ def test_what_is_installed_in_the_main_checkout_later_reaches_a_worktree_that_ha
 def test_a_package_that_is_added_or_replaced_reaches_linked_modules(make_repo: MakeRepo) -> None:
     main = make_repo(files={"package.json": "{}", ".gitignore": "node_modules\n"})
     (main / "node_modules/@s/a").mkdir(parents=True)
-    worktree = add_worktree(main)
-    make_usable(main, worktree)
+    worktree, _ = usable(main)
     (worktree / "node_modules/.vite").mkdir()
     (main / "node_modules/@s/b").mkdir()
     make_usable(main, worktree)
@@ -137,8 +135,7 @@ def test_gigabytes_that_can_be_built_again_come_along_only_where_they_cost_nothi
     (main / "target/debug/lib").write_text("x" * 5000)
     (main / "probe").write_text("x")
     shared = share_blocks(main / "probe", main / "probe2")
-    worktree = add_worktree(main)
-    provisioned = make_usable(main, worktree)
+    worktree, provisioned = usable(main)
     assert provisioned.disk_bytes == 0
     assert (worktree / "target/debug/lib").exists() is shared
     assert any(("copy-on-write" in note) is not shared for note in provisioned.notes)
@@ -261,8 +258,7 @@ def test_setup_that_nobody_wants_any_more_is_ended_with_all_its_processes(
 
 def test_the_recipes_own_setup_runs_only_where_it_is_allowed_and_needed(make_repo: MakeRepo) -> None:
     main = make_repo(files={"package.json": "{}", "package-lock.json": "{}"})
-    worktree = add_worktree(main)
-    unasked = make_usable(main, worktree)
+    worktree, unasked = usable(main)
     assert unasked.setup == []
     assert any("npm ci" in note and "worktrees.setup" in note for note in unasked.notes)
     allowed = make_usable(main, worktree, setup=["echo first", "recipe"])

@@ -12,7 +12,7 @@ import pytest
 from corral.core.errors import ConfigInvalid
 from corral.work.worktrees.provision import OWN_SETTINGS
 from tests.conftest import commit_all, git
-from tests.integration.provisioning import add_worktree, make_usable
+from tests.integration.provisioning import add_worktree, make_usable, usable
 
 MakeRepo = Callable[..., Path]
 
@@ -70,8 +70,7 @@ def test_files_that_git_does_not_ignore_do_not_come(main: Path) -> None:
 
 def test_without_the_listing_nothing_comes(main: Path) -> None:
     put(main, ".env")
-    worktree = add_worktree(main)
-    make_usable(main, worktree)
+    worktree, _ = usable(main)
     assert not (worktree / ".env").exists()
 
 
@@ -89,8 +88,7 @@ def test_symlinks_are_not_followed_out_of_the_checkout(main: Path, tmp_path: Pat
     (main / "a.local").symlink_to(tmp_path / "outside/key.local")
     (main / "secrets").symlink_to(tmp_path / "outside")
     put(main, ".worktreeinclude", "*.local\nsecrets/\nsecrets\n")
-    worktree = add_worktree(main)
-    provisioned = make_usable(main, worktree)
+    worktree, provisioned = usable(main)
     assert not (worktree / "a.local").exists()
     assert not (worktree / "secrets").exists()
     assert any("a.local" in note and "symlink" in note for note in provisioned.notes)
@@ -126,8 +124,7 @@ def test_neither_worktrees_nor_submodules_nor_corrals_own_files_come(main: Path)
     put(main, ".worktreeinclude", "*.local\n")
     with (main / ".git/info/exclude").open("a") as rules:
         rules.write(".claude/\nlib/\n")
-    worktree = add_worktree(main)
-    make_usable(main, worktree)
+    worktree, _ = usable(main)
     assert (worktree / "x.local").exists()
     assert not (worktree / ".claude").exists()
     assert not (worktree / ".corral").exists()
@@ -150,8 +147,7 @@ def test_clones_leave_out_nested_checkouts(make_repo: MakeRepo) -> None:
     put(main, ".venv/nested/code.py")
     (main / ".venv/here").symlink_to(main / ".venv/src")
     (main / ".venv/outside").symlink_to("/usr")
-    worktree = add_worktree(main)
-    make_usable(main, worktree)
+    worktree, _ = usable(main)
     assert (worktree / ".venv/src/vcs/code.py").exists()
     assert not (worktree / ".venv/src/vcs/.git").exists()
     assert not (worktree / ".venv/nested").exists()
@@ -162,15 +158,13 @@ def test_clones_leave_out_nested_checkouts(make_repo: MakeRepo) -> None:
 def test_a_folder_that_is_a_symlink_is_not_followed(main: Path, tmp_path: Path) -> None:
     put(tmp_path, "outside/left/index.js")
     (main / "node_modules").symlink_to(tmp_path / "outside")
-    worktree = add_worktree(main)
-    make_usable(main, worktree)
+    worktree, _ = usable(main)
     assert not (worktree / "node_modules").exists()
 
 
 def test_a_project_of_no_known_kind_gets_its_ports_and_nothing_else(make_repo: MakeRepo) -> None:
     main = make_repo()
-    worktree = add_worktree(main)
-    provisioned = make_usable(main, worktree)
+    worktree, provisioned = usable(main)
     assert provisioned.env == {
         "CORRAL_PORT_BASE": "23450",
         "CORRAL_PORTS": " ".join(str(port) for port in range(23450, 23460)),
@@ -193,8 +187,7 @@ def test_compose_projects_are_named_apart(make_repo: MakeRepo) -> None:
 
 def test_the_settings_choose_among_the_recipes(main: Path) -> None:
     put(main, "node_modules/left/index.js")
-    worktree = add_worktree(main)
-    make_usable(main, worktree, recipes=["python"])
+    worktree, _ = usable(main, recipes=["python"])
     assert not (worktree / "node_modules").exists()
     with pytest.raises(ConfigInvalid, match="'pyton'"):
         make_usable(main, worktree, recipes=["pyton"])

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import commit, git
-from tests.integration.provisioning import add_worktree, make_usable, run_in
+from tests.integration.provisioning import add_worktree, make_usable, run_in, usable
 from tests.support.files import executable, put
 from tests.support.programs import requires
 
@@ -74,8 +74,7 @@ def snapshot(folder: Path) -> dict[str, tuple[int, int]]:
 @requires("node")
 def test_the_tests_run_unaided_on_the_worktrees_own_packages(main: Path) -> None:
     before = snapshot(main / "node_modules")
-    worktree = add_worktree(main)
-    provisioned = make_usable(main, worktree)
+    worktree, provisioned = usable(main)
     commit(
         worktree,
         {"packages/price/index.js": "module.exports = 5\n", "packages/money/index.js": "module.exports = 50\n"},
@@ -88,8 +87,7 @@ def test_the_tests_run_unaided_on_the_worktrees_own_packages(main: Path) -> None
 
 
 def test_what_tools_write_in_place_is_not_the_main_checkouts(main: Path) -> None:
-    worktree = add_worktree(main)
-    make_usable(main, worktree)
+    worktree, _ = usable(main)
     modules = worktree / "node_modules"
     assert not modules.is_symlink()
     assert not (modules / "@scope").is_symlink()
@@ -119,8 +117,7 @@ def test_modules_that_no_rule_ignores_are_excluded_and_cannot_be_added(make_repo
 
 def test_modules_that_are_tracked_are_left_alone(make_repo: MakeRepo) -> None:
     main = make_repo(files={**PROJECT, "node_modules/left/index.js": "module.exports = 2\n"})
-    worktree = add_worktree(main)
-    provisioned = make_usable(main, worktree)
+    worktree, provisioned = usable(main)
     assert provisioned.exclude == []
     (worktree / "node_modules/left/index.js").write_text("module.exports = 3\n")
     assert git(worktree, "status", "--porcelain") == "M node_modules/left/index.js"
@@ -135,8 +132,7 @@ def test_every_package_of_a_workspace_gets_its_modules(main: Path) -> None:
     (own / "dep").symlink_to(os.path.relpath(stored, own))
     (own / "money").symlink_to("../../money")
     nested = package(main / "node_modules/left/node_modules", "deep", "")
-    worktree = add_worktree(main)
-    make_usable(main, worktree)
+    worktree, _ = usable(main)
     linked = worktree / "packages/price/node_modules"
     assert not linked.is_symlink()
     assert (linked / "dep").resolve() == stored
@@ -147,16 +143,14 @@ def test_every_package_of_a_workspace_gets_its_modules(main: Path) -> None:
 
 def test_modules_of_a_package_that_this_branch_lacks_make_no_folder(main: Path) -> None:
     (main / "gone/node_modules/x").mkdir(parents=True)
-    worktree = add_worktree(main)
-    make_usable(main, worktree)
+    worktree, _ = usable(main)
     assert not (worktree / "gone").exists()
 
 
 def test_a_link_to_itself_is_no_obstacle(main: Path) -> None:
     (main / "node_modules/loop").symlink_to("loop")
     (main / "node_modules/broken").symlink_to("../nowhere")
-    worktree = add_worktree(main)
-    make_usable(main, worktree)
+    worktree, _ = usable(main)
     assert (worktree / "node_modules/left/index.js").exists()
 
 
@@ -165,7 +159,6 @@ def test_two_thousand_files_take_no_disk(main: Path) -> None:
         folder = package(main / "node_modules", f"p{number}", "")
         for file in range(8):
             (folder / f"{file}.js").write_text("x" * 1000)
-    worktree = add_worktree(main)
-    provisioned = make_usable(main, worktree)
+    worktree, provisioned = usable(main)
     assert provisioned.disk_bytes < 1000
     assert (worktree / "node_modules/p199/7.js").exists()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import commit, git
-from tests.integration.provisioning import add_worktree, make_usable, run_in
+from tests.integration.provisioning import add_worktree, make_usable, run_in, usable
 from tests.support.files import executable, put
 
 PROJECT = {
@@ -73,8 +73,7 @@ def test_an_editable_install_imports_the_worktrees_code(
 ) -> None:
     main = make_repo(name, PROJECT)
     install(main, make_venv(main))
-    worktree = add_worktree(main)
-    provisioned = make_usable(main, worktree)
+    worktree, provisioned = usable(main)
     commit(worktree, {"src/shop/__init__.py": "PRICE = 2\n"})
 
     # Not from the root's own path: only the installation can find the package.
@@ -94,8 +93,7 @@ def test_an_editable_install_imports_the_worktrees_code(
 def test_the_environment_names_the_worktrees_own_virtual_environment(make_repo: MakeRepo) -> None:
     main = make_repo(files=PROJECT)
     make_venv(main)
-    worktree = add_worktree(main)
-    provisioned = make_usable(main, worktree)
+    worktree, provisioned = usable(main)
     assert provisioned.env["VIRTUAL_ENV"] == str(worktree / ".venv")
     assert provisioned.path_prefixes == [str(worktree / ".venv" / "bin")]
     assert provisioned.exclude == []
@@ -138,8 +136,7 @@ def test_only_the_projects_own_path_is_rewritten(make_repo: MakeRepo) -> None:
     info = site(venv) / "shop-1.dist-info"
     put(info / "direct_url.json", f'{{"dir_info": {{"editable": true}}, "url": "file://{main}"}}')
     (info / "METADATA").write_text(f"Name: shop\nHome-page: {main}\n")
-    worktree = add_worktree(main)
-    make_usable(main, worktree)
+    worktree, _ = usable(main)
     copied = site(worktree / ".venv")
     assert (copied / "others.pth").read_text() == others
     assert f'"file://{worktree}"' in (copied / "shop-1.dist-info/direct_url.json").read_text()
@@ -152,16 +149,14 @@ def test_an_environment_made_through_a_symlink_is_relocated_too(make_repo: MakeR
     alias.symlink_to(main)
     venv = make_venv(alias)
     (site(venv) / "shop.pth").write_text(f"{alias}/src\n")
-    worktree = add_worktree(main)
-    make_usable(main, worktree)
+    worktree, _ = usable(main)
     assert (site(worktree / ".venv") / "shop.pth").read_text() == f"{worktree}/src\n"
 
 
 def test_an_environment_of_a_package_deeper_in_the_repository_comes_along(make_repo: MakeRepo) -> None:
     main = make_repo(files={"backend/pyproject.toml": "[project]\nname = 'b'\n", ".gitignore": ".venv\n"})
     make_venv(main, "backend/.venv")
-    worktree = add_worktree(main)
-    provisioned = make_usable(main, worktree)
+    worktree, provisioned = usable(main)
     assert (worktree / "backend/.venv/bin/python").exists()
     # Which of several environments a command means, nobody said.
     assert "VIRTUAL_ENV" not in provisioned.env
@@ -171,8 +166,7 @@ def test_of_two_environments_the_hidden_one_is_meant(make_repo: MakeRepo) -> Non
     main = make_repo(files={**PROJECT, ".gitignore": ".venv\nvenv\n"})
     make_venv(main, "venv")
     make_venv(main, ".venv")
-    worktree = add_worktree(main)
-    provisioned = make_usable(main, worktree)
+    worktree, provisioned = usable(main)
     assert provisioned.env["VIRTUAL_ENV"] == str(worktree / ".venv")
     assert run_in(worktree, provisioned, "python", "-c", "import sys; print(sys.prefix)").strip() == f"{worktree}/.venv"
 
@@ -181,8 +175,7 @@ def test_installing_in_the_worktree_leaves_the_main_checkout_alone(make_repo: Ma
     main = make_repo(files=PROJECT)
     venv = make_venv(main)
     (site(venv) / "six.py").write_text("here = 'main'\n")
-    worktree = add_worktree(main)
-    make_usable(main, worktree)
+    worktree, _ = usable(main)
     copy = site(worktree / ".venv") / "six.py"
     assert not copy.samefile(site(venv) / "six.py")
     copy.write_text("here = 'worktree'\n")

@@ -46,8 +46,7 @@ def test_of_a_batch_one_members_work_is_taken_back_and_back_again(world: World) 
     assert undo.merge["title"] == 'Revert "two"' and undo.conflicts == [] and fingerprint(world.root) == before
     assert _reverted(world, ids["two"]).merge["merge_id"] == undo.merge["merge_id"], "it is queued once"
     git(world.root, "checkout", "-q", "--", "shared.txt")
-    world.run()
-    row = world.merge(undo.merge["merge_id"])
+    row = world.finish(undo.merge["merge_id"])
     assert row["state"] == "landed" and world.receipt(row["merge_id"])["status"] == "passed"
     assert git(world.root, "show", "main:shared.txt").split() == ["ONE", "b", "c", "d", "e", "f", "THREE"]
     assert _files(world) >= {"one.txt", "three.txt", "mine.txt"} and "two.txt" not in _files(world)
@@ -88,8 +87,7 @@ def test_a_revert_that_conflicts_is_told_and_comes_back_with_the_paths(world: Wo
     commit(world.root, {"same.txt": "second\n"})
     undo = _reverted(world, first["merge_id"])
     assert [(item.path, item.kind) for item in undo.conflicts] == [("same.txt", "modify/delete")]
-    world.run()
-    row = world.merge(undo.merge["merge_id"])
+    row = world.finish(undo.merge["merge_id"])
     assert row["state"] == "conflict" and "same.txt" in why(row)
     git(world.root, "switch", "-q", "-c", "resolved", row["head_sha"])
     git(world.root, "merge", "-q", "-X", "theirs", "main", check=False)
@@ -119,8 +117,7 @@ def test_what_did_not_land_or_is_gone_cannot_be_taken_back(world: World) -> None
     with pytest.raises(InvalidInput, match="has nothing any more"):
         _reverted(world, by_hand["merge_id"])
     base = world.tip()
-    world.branch("open", {"open.txt": "x\n"})
-    merge_id = world.submit("open")
+    merge_id = world.offer("open", {"open.txt": "x\n"})
     with pytest.raises(Conflict, match="brought nothing") as refused:
         _reverted(world, merge_id)
     assert "corral merge cancel" in refused.value.remedy
@@ -128,11 +125,9 @@ def test_what_did_not_land_or_is_gone_cannot_be_taken_back(world: World) -> None
     git(world.root, "reset", "-q", "--hard", base)
     with pytest.raises(Conflict, match="has no more what"):
         _reverted(world, merge_id)
-    world.branch("past", {"past.txt": "x\n"})
-    past = world.submit("past")
+    past = world.offer("past", {"past.txt": "x\n"})
     git(world.root, "merge", "-q", "--ff-only", "past")
-    world.run()
-    assert world.merge(past)["state"] == "landed"
+    assert world.finish(past)["state"] == "landed"
     _reverted(world, past)
     world.run()
     assert "past.txt" not in _files(world), "what came past the queue is taken back from where it began"

@@ -218,8 +218,7 @@ def test_a_landing_that_was_killed_is_held_after_the_next_start(
         if at == point:
             raise KeyboardInterrupt
 
-    world.branch("one", {"one.txt": "1\n"})
-    merge_id = world.submit("one")
+    merge_id = world.offer("one", {"one.txt": "1\n"})
     with monkeypatch.context() as patched:
         patched.setattr(landing, "crash_point", dies)
         with pytest.raises(KeyboardInterrupt):
@@ -243,8 +242,7 @@ def test_what_landed_before_there_were_such_refs_is_held_from_the_next_start_on(
 def test_a_rewind_is_noticed_while_a_verification_runs(world: World) -> None:
     before, _, _ = two_landed(world)
     world.landing = Landing(verify=["sleep 60; echo '1 passed in 0.01s'"])
-    world.branch("slow", {"slow.txt": "1\n"})
-    merge_id = world.submit("slow")
+    merge_id = world.offer("slow", {"slow.txt": "1\n"})
     world.until(merge_id, "verifying")
     git(world.root, "reset", "-q", "--hard", before)
     assert titles(look(world)) == [["one", "two"]]

@@ -99,8 +99,7 @@ def test_a_returned_request_whose_commits_are_gone_keeps_nobody_from_landing(rep
 def test_a_conflict_is_settled_by_a_newer_request_of_its_branch(repo: Path) -> None:
     world = World(repo, landing=Landing(verify=[]))
     world.branch("mine", {"src/a.py": "mine\n"})
-    world.branch("theirs", {"src/a.py": "theirs\n"})
-    world.submit("theirs")
+    world.offer("theirs", {"src/a.py": "theirs\n"})
     mine = world.submit("mine")
     world.run()
     git(repo, "branch", "-q", "-f", "mine", world.branch("rebased", {"src/a.py": "both\n"}, "main"))

@@ -92,14 +92,12 @@ def test_a_skipped_request_goes_behind_all_that_wait_now_and_before_those_that_c
     first = _queued(world, "a")["a"]
     with pytest.raises(Conflict, match="Nothing else waits"):
         world.db.write(lambda conn: steering.skip(conn, world.merge(first), world.now()))
-    world.branch("low", {"low.txt": "x\n"})
-    low = world.submit("low", priority=1)
+    low = world.offer("low", {"low.txt": "x\n"}, priority=1)
     world.skip(1)
     row = world.db.write(lambda conn: steering.skip(conn, world.merge(first), world.now()))
     assert row["priority"] == 1
     world.skip(1)
-    world.branch("later", {"later.txt": "x\n"})
-    later = world.submit("later", priority=1)
+    later = world.offer("later", {"later.txt": "x\n"}, priority=1)
     assert [line["merge_id"] for line in listed(world.db)] == [first, low, later], (
         "a list shows them as they were submitted"
     )

@@ -21,8 +21,7 @@ def test_uninstall_takes_everything_away_keeps_what_was_saved_and_lets_it_be_pre
     (made / "half.txt").write_text("half")
     house.run("worktree", "remove", "mine")
     (saved,) = house.json("worktree", "recover")
-    pid = house.daemon_pid()
-    assert pid is not None
+    pid = house.running_pid()
     house.run("uninstall", "--yes")
     eventually(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
     assert git(house.root, "status", "--porcelain", "--ignored") == ""

@@ -43,8 +43,7 @@ def supplied(make_repo: MakeRepo) -> Iterator[Make]:
 
 
 def land(world: Supplied, name: str, files: dict[str, str] | None = None) -> MergeRow:
-    world.branch(name, files or {f"{name}.txt": "x\n"})
-    merge_id = world.submit(name)
+    merge_id = world.offer(name, files or {f"{name}.txt": "x\n"})
     world.run(deadline_s=150)
     return world.merge(merge_id)
 

@@ -48,8 +48,7 @@ def kept(world: World) -> list[str]:
 def test_a_branch_that_replaces_it_fails_and_the_others_land(world: World, way: str) -> None:
     own = taken_places.users_worktree(world.root)
     before, place = state(own), world.verification_worktree.path
-    world.branch("bad", {"check.sh": WAYS[way].format(own=shlex.quote(str(own))) + "\n"})
-    bad = world.submit("bad")
+    bad = world.offer("bad", {"check.sh": WAYS[way].format(own=shlex.quote(str(own))) + "\n"})
     others = [world.submit(name) for name in ("b", "c", "d") if world.branch(name, {f"{name}.txt": "x\n"})]
     for each in others:
         world.until(each, "landed")
@@ -68,14 +67,12 @@ def test_a_branch_that_replaces_it_fails_and_the_others_land(world: World, way: 
 def test_what_a_stopped_run_left_does_not_stop_the_next_start(world: World) -> None:
     own = taken_places.users_worktree(world.root)
     done = world.root.parent / "done"
-    world.branch("bad", {"check.sh": LINK.format(own=own) + f"; touch {done}; sleep 60\n"})
-    bad = world.submit("bad")
+    bad = world.offer("bad", {"check.sh": LINK.format(own=own) + f"; touch {done}; sleep 60\n"})
     world.step_until(done.exists)
     world.queue.stop(world.now())
     world.queue = world.new_queue()
     world.queue.recover(world.now())
-    world.branch("good", {"good.txt": "x\n"})
-    good = world.submit("good", priority=9)
+    good = world.offer("good", {"good.txt": "x\n"}, priority=9)
     world.until(good, "landed")
     assert world.merge(bad)["state"] != "landed" and len(kept(world)) == 1
 
@@ -84,8 +81,7 @@ def test_a_stranger_who_replaces_it_during_a_run_blames_nobody(world: World) -> 
     runs, go = world.root.parent / "runs", world.root.parent / "go"
     wait = f"echo x >> {runs}; i=0; while test ! -e {go} && test $i -lt 600; do sleep 0.05; i=$((i+1)); done"
     world.landing = Landing(verify=[wait], reruns=0)
-    world.branch("good", {"good.txt": "x\n"})
-    good = world.submit("good")
+    good = world.offer("good", {"good.txt": "x\n"})
     world.step_until(runs.exists)
     place = world.verification_worktree.path
     place.rename(place.with_name("elsewhere"))
@@ -107,10 +103,8 @@ def test_a_setup_that_replaces_it_counts_like_a_command(world: World) -> None:
         return {}
 
     world.prepare = prepare
-    world.branch("bad", {"evil.txt": "x\n"})
-    bad = world.submit("bad")
-    world.branch("good", {"good.txt": "x\n"})
-    good = world.submit("good")
+    bad = world.offer("bad", {"evil.txt": "x\n"})
+    good = world.offer("good", {"good.txt": "x\n"})
     world.until(good, "landed")
     merge = world.until(bad, "failed", "landed")
     assert "its setup, before any command ran, lost its worktree" in why(merge) and state(own) == before

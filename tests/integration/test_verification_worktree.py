@@ -29,8 +29,7 @@ def world(repo: Path) -> Iterator[World]:
 
 def verify(world: World, name: str) -> str:
     """Submit a branch and look at it once; returns the merge's id."""
-    world.branch(name, {f"{name}.txt": "x\n"})
-    merge_id = world.submit(name)
+    merge_id = world.offer(name, {f"{name}.txt": "x\n"})
     world.run(skip=False)
     return merge_id
 

@@ -155,8 +155,7 @@ def test_a_filter_like_lfs_works_and_one_without_its_program_is_named(
     assert merge["state"] == "queued" and "The filter 'large' could not write the files" in why(merge)
     assert "Install the program" in why(merge)
     away.rename(program)
-    world.run()
-    assert world.merge(merge_id)["state"] == "landed"
+    assert world.finish(merge_id)["state"] == "landed"
 
 
 def test_replaced_objects_and_rules_of_the_person_decide_nothing(made: Callable[..., World], tmp_path: Path) -> None:

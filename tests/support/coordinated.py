@@ -128,10 +128,15 @@ class Coordinated:
         client.close()
         return int(health["pid"]) if health else None
 
-    def kill_daemon(self) -> None:
-        """Kill -9, and wait for the death."""
+    def running_pid(self) -> int:
+        """The process of the daemon, which has to answer."""
         pid = self.daemon_pid()
         assert pid is not None
+        return pid
+
+    def kill_daemon(self) -> None:
+        """Kill -9, and wait for the death."""
+        pid = self.running_pid()
         process = psutil.Process(pid)
         process.kill()
         eventually(lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE)

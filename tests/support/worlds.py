@@ -26,6 +26,12 @@ def unstartable(house: Coordinated, mode: int = 0o755) -> None:
     (house.root / ".corral" / "run").chmod(mode)
 
 
+def killed_for_good(house: Coordinated) -> None:
+    """The daemon was killed with -9, and none can start."""
+    house.kill_daemon()
+    unstartable(house)
+
+
 @contextlib.contextmanager
 def stopped_for_good(house: Coordinated) -> Iterator[None]:
     """The daemon was stopped, and none can start."""
@@ -85,7 +91,6 @@ def no_room_for(pid: int) -> Iterator[None]:
 @contextlib.contextmanager
 def full_disk(house: Coordinated) -> Iterator[None]:
     """Nothing that the daemon stores has room."""
-    pid = house.daemon_pid()
-    assert pid is not None
+    pid = house.running_pid()
     with no_room_for(pid):
         yield

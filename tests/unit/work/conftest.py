@@ -55,6 +55,12 @@ class Board:
             lambda conn: scheduling.claim(conn, session_id=f"s{now}", lease_s=60, ageing_s=ageing_s, now=now)
         )
 
+    def claimed(self, now: datetime = START, ageing_s: float = 0) -> TaskRow:
+        """A task is ready, and claimed."""
+        row = self.claim(now, ageing_s)
+        assert row is not None
+        return row
+
     def end(self, row: TaskRow, now: datetime = START, **how: Any) -> TaskRow:
         ending = Ending(**{"success": True, **how})
         return self.do(lambda conn: attempts.end(conn, row["task_id"], row["fencing_token"], ending, now, self.rules))

@@ -37,8 +37,7 @@ def submit(board: Board, item: Row) -> tuple[str, dict[str, str]]:
 
 
 def run_next(board: Board, **how: Any) -> str:
-    row = board.claim()
-    assert row is not None
+    row = board.claimed()
     board.end(row, **how)
     return str(row["task_id"])
 
@@ -63,8 +62,7 @@ def test_it_waits_for_its_steps_and_is_completed_with_what_the_last_of_them_came
 def test_it_is_not_done_before_its_steps_have_landed(board: Board, unblock_on: str) -> None:
     board.rules = board.rules.model_copy(update={"unblock_on": unblock_on})
     root, steps = submit(board, workflow(step("a")))
-    row = board.claim()
-    assert row is not None
+    row = board.claimed()
     board.finish_with_work(row, "m1")
     assert state(board, root) == "waiting"
     settle(board, "m1", MergeState.CONFLICT)
@@ -72,8 +70,7 @@ def test_it_is_not_done_before_its_steps_have_landed(board: Board, unblock_on: s
     assert "its merge request ended as conflict" in str(board.detail(root)["error_message"])
     board.retry(steps["a"])
     assert state(board, root) == "waiting"
-    row = board.claim()
-    assert row is not None
+    row = board.claimed()
     board.finish_with_work(row, "m2")
     settle(board, "m2", MergeState.LANDED)
     assert state(board, root) == "completed"
@@ -209,8 +206,7 @@ def test_a_step_whose_agents_land_each_their_own_is_over_once_all_of_them_have(
         return [state(board, one) for one in (steps["a"], steps["b"], root)]
 
     for merge_id in ("m1", "m2"):
-        row = board.claim()
-        assert row is not None
+        row = board.claimed()
         board.finish_with_work(row, merge_id)
     assert look() == ["waiting"] * 3
     assert not board.do(combining.is_any_decided), "nothing is to be done yet"
@@ -221,8 +217,8 @@ def test_a_step_whose_agents_land_each_their_own_is_over_once_all_of_them_have(
     if rule == "all":
         assert look() == ["failed"] * 3
         board.retry(root)
-        row = board.claim()
-        assert row is not None and row["parent_task_id"] == steps["a"], "the one that came back alone"
+        row = board.claimed()
+        assert row["parent_task_id"] == steps["a"], "the one that came back alone"
         board.finish_with_work(row, "m3")
         settle(board, "m3", MergeState.LANDED)
     assert look() == ["completed", "pending", "waiting"]

@@ -94,8 +94,7 @@ def test_when_a_task_has_ended_its_state_is_gone_and_no_more_is_taken(board: Boa
 def test_state_outlasts_a_retry(board: Board) -> None:
     task_id = board.one(max_retries=1)
     put(board, task_id, "k", 1)
-    row = board.claim()
-    assert row is not None
+    row = board.claimed()
     board.fail(row, START + timedelta(seconds=1))
     assert board.status(task_id) == "pending" and get(board, task_id, "k")["value"] == 1
 

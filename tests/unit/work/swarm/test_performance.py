@@ -67,8 +67,7 @@ def told(board: Board) -> list[dict[str, Any]]:
 def begun(board: Board, second: int, runner: str | None = "command", **fields: Any) -> TaskRow:
     """A task that a worker of a runner has taken up."""
     task_id = board.one(max_retries=0, **fields)
-    row = board.claim(at(second))
-    assert row is not None
+    row = board.claimed(at(second))
     board.do(lambda conn: attempts.change_open(conn, task_id, row["fencing_token"], {"runner": runner}))
     return row
 

@@ -26,9 +26,7 @@ def outcomes(board: Board, task_id: str) -> list[tuple[int, str | None, str | No
 
 
 def claimed(board: Board, second: float = 0) -> TaskRow:
-    row = board.claim(at(second))
-    assert row is not None
-    return row
+    return board.claimed(at(second))
 
 
 @pytest.mark.req("FR-QUEUE-004")

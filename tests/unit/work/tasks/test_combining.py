@@ -22,8 +22,7 @@ def together(board: Board, number: int, combine: str, **fields: Any) -> tuple[st
     task_id = board.one(agents=number, combine=combine, **fields)
     claimed = []
     for _ in range(number):
-        row = board.claim()
-        assert row is not None
+        row = board.claimed()
         claimed.append(row)
     assert board.claim() is None, "the task itself is nobody's to start"
     return task_id, claimed
@@ -140,8 +139,8 @@ def test_dependents_wait_for_the_whole_and_a_retry_runs_those_that_failed(board:
     after = board.one(wait_for=[task_id])
     members = board.detail(task_id)["followers"]
     assert [board.status(one) for one in (*members, after)] == ["waiting"] * 3
-    row = board.claim()
-    assert row is not None and row["task_id"] == first
+    row = board.claimed()
+    assert row["task_id"] == first
     board.end(row)
     one, two = (board.claim(), board.claim())
     assert one is not None and two is not None and [one["task_id"], two["task_id"]] == members
@@ -150,8 +149,7 @@ def test_dependents_wait_for_the_whole_and_a_retry_runs_those_that_failed(board:
     assert decide(board) and board.status(after) == "failed"
     board.retry(task_id)
     assert [board.status(one) for one in (task_id, *members, after)] == ["waiting", "completed", "pending", "waiting"]
-    again = board.claim()
-    assert again is not None
+    again = board.claimed()
     succeed(board, again, "now too")
     assert decide(board) and board.status(task_id) == "completed" and board.status(after) == "pending"
 
@@ -162,8 +160,7 @@ def test_a_task_of_several_agents_fails_with_what_it_waits_for_names_it_and_live
     task_id = board.one(agents=2, wait_for=[first])
     after = board.one(wait_for=[task_id])
     members = board.detail(task_id)["followers"]
-    row = board.claim()
-    assert row is not None
+    row = board.claimed()
     board.fail(row, retryable=False)
     assert [board.status(one) for one in (task_id, *members, after)] == ["failed"] * 4
     assert "before" in board.detail(task_id)["error_message"]
@@ -171,8 +168,8 @@ def test_a_task_of_several_agents_fails_with_what_it_waits_for_names_it_and_live
     board.retry(first)
     assert [board.status(one) for one in (task_id, *members, after)] == ["waiting"] * 4
     assert not board.do(lambda conn: family.leaderless(conn)), "nobody is cancelled"
-    row = board.claim()
-    assert row is not None and row["task_id"] == first
+    row = board.claimed()
+    assert row["task_id"] == first
     board.end(row)
     assert [board.status(one) for one in (task_id, *members)] == ["waiting", "pending", "pending"]
 

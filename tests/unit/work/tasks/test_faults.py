@@ -98,24 +98,21 @@ def start(board: Board, row: TaskRow, second: float) -> TaskRow:
 def test_a_start_that_the_machine_prevents_uses_up_no_retry_and_says_why(board: Board) -> None:
     task_id, second = board.one(max_retries=0), 0.0
     for turn in range(8):
-        row = board.claim(at(second))
-        assert row is not None
+        row = board.claimed(at(second))
         after = fail_to_start(board, row, second)
         assert (after["status"], after["attempts"], after["faults"]) == ("pending", 0, turn + 1)
         assert (after["error_code"], after["error_message"]) == ("disk_full", "The volume is full.")
         wait_s = min(300, 10 * 2**turn)
         assert board.claim(at(second + 0.9 * wait_s - 1)) is None, "it waits, longer each time"
         second += 1.1 * wait_s
-    row = board.claim(at(second))
-    assert row is not None
+    row = board.claimed(at(second))
     assert start(board, row, second)["faults"] == 0, "a start that succeeds ends the story"
     assert board.detail(task_id)["attempts"] == 1
 
 
 def test_its_own_failure_is_counted_as_ever(board: Board) -> None:
     task_id = board.one(max_retries=0)
-    row = board.claim()
-    assert row is not None
+    row = board.claimed()
     board.fail(row)
     assert board.status(task_id) == "dead"
 
@@ -124,8 +121,7 @@ def test_its_own_failure_is_counted_as_ever(board: Board) -> None:
 def test_a_plain_commands_own_exit_code_is_tried_again_only_where_somebody_said_how_often(board: Board) -> None:
     def after(code: str, **item: Any) -> list[Any]:
         task_id = board.one(**item)
-        row = board.claim()
-        assert row is not None
+        row = board.claimed()
         board.end(row, success=False, error_code=code, error_message="x")
         board.do(
             lambda conn: task_rows.transition(conn, task_id, ("pending",), {"status": "cancelled", "completed_at": "x"})
@@ -157,8 +153,7 @@ def die(board: Board, *running: TaskRow, second: float) -> None:
 
 
 def claim_and_start(board: Board, second: float) -> TaskRow:
-    row = board.claim(at(second))
-    assert row is not None
+    row = board.claimed(at(second))
     return start(board, row, second)
 
 
@@ -226,8 +221,7 @@ def test_the_culprit_dies_of_it_and_the_one_beside_it_lives(board: Board) -> Non
 
 def test_an_attempt_that_had_not_started_is_not_suspected(board: Board) -> None:
     task_id = board.one()
-    row = board.claim()
-    assert row is not None
+    row = board.claimed()
     die(board, row, second=1)
     assert (board.status(task_id), board.detail(task_id)["crashes"]) == ("pending", 0)
     assert board.claim(at(1)) is not None, "at once"
@@ -255,8 +249,7 @@ def test_a_fault_while_it_ran_may_be_its_own_doing_and_is_bounded(board: Board) 
 
 def test_a_clock_that_was_set_back_makes_nobody_wait_for_hours(board: Board) -> None:
     task_id = board.one()
-    row = board.claim(at(8 * 3600))
-    assert row is not None
+    row = board.claimed(at(8 * 3600))
     fail_to_start(board, row, 8 * 3600)
     latest = task_rows.latest_backoff
     until = board.do(latest)

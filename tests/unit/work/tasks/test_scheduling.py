@@ -61,8 +61,7 @@ def test_with_ageing_nobody_waits_for_ever(board: Board) -> None:
     lowest = board.one(now=at(0), priority=0)
     for second in range(1, 200):
         board.one(now=at(second), priority=10)
-        row = board.claim(at(second), ageing_s=10)
-        assert row is not None
+        row = board.claimed(at(second), ageing_s=10)
         board.end(row, at(second))
         if row["task_id"] == lowest:
             break
@@ -94,8 +93,7 @@ def test_overlapping_claims_wait_and_others_do_not(board: Board, running: str, w
     board.one(claims=[running], priority=9)
     blocked = board.one(claims=["docs/x.md", waiting], priority=8)
     free = board.one(priority=1)
-    first = board.claim()
-    assert first is not None
+    first = board.claimed()
     second = board.claim()
     assert second is not None and second["task_id"] == (free if clash else blocked)
     board.end(first)

@@ -187,8 +187,7 @@ def test_reservations_follow_the_file_systems_case_rule(board: Board) -> None:
 
 def test_a_task_that_is_passed_over_says_which_goes_first_and_what_that_one_waits_for(board: Board) -> None:
     board.one(claims=["src/a.py"], priority=9)
-    running = board.claim()
-    assert running is not None
+    running = board.claimed()
     blocked = board.one(claims=["src/a.py", "src/b.py"], priority=8)
     behind = board.one(claims=["src/b.py"], priority=7)
     free = board.one(claims=["docs/"], priority=1)

@@ -108,8 +108,7 @@ def test_the_detail_of_a_task_with_a_long_story_tells_its_end(board: Board) -> N
     task_id = board.one()
     for number in range(250):
         board.do(partial(tasks.reprioritize, task_id=task_id, priority=number % 10, now=at(0)))
-    row = board.claim()
-    assert row is not None
+    row = board.claimed()
     board.end(row)
     kinds = board.kinds(task_id)
     assert kinds[-3:] == ["task.reprioritized", "task.claimed", "task.completed"]
@@ -117,8 +116,7 @@ def test_the_detail_of_a_task_with_a_long_story_tells_its_end(board: Board) -> N
 
 def test_the_detail_shows_the_merge_request_and_its_receipt(board: Board) -> None:
     task_id = board.one()
-    row = board.claim()
-    assert row is not None
+    row = board.claimed()
     board.finish_with_work(row)
     merge = board.detail(task_id)["merge"]
     assert (merge["merge_id"], merge["state"], merge["landed_sha"], merge["receipt"]) == ("m1", "queued", None, None)
@@ -258,8 +256,7 @@ def test_cancelling_what_does_not_run_ends_it_at_once(board: Board) -> None:
 @pytest.mark.req("FR-QUEUE-003")
 def test_cancelling_what_runs_asks_once_and_counts_whatever_the_worker_says(board: Board) -> None:
     task_id = board.one()
-    row = board.claim()
-    assert row is not None
+    row = board.claimed()
     assert board.cancel(task_id)["status"] == "running"
     assert board.cancel(task_id)["cancel_reason"] == "Cancelled."
     assert board.kinds(task_id).count("task.cancel_requested") == 1
@@ -269,8 +266,7 @@ def test_cancelling_what_runs_asks_once_and_counts_whatever_the_worker_says(boar
 
 def test_an_old_token_changes_nothing_and_is_told_who_owns_the_task(board: Board) -> None:
     task_id = board.one()
-    old = board.claim()
-    assert old is not None
+    old = board.claimed()
     board.do(lambda conn: attempts.interrupt(conn, old, "the daemon died", at(1)))
     board.do(lambda conn: attempts.resume(conn, task_id, at(1), board.rules))
     new = board.claim(at(2))
@@ -302,8 +298,7 @@ def test_an_interruption_is_no_attempt_and_no_pause(board: Board) -> None:
 def test_a_retry_gives_all_attempts_back_and_forgets_the_error(board: Board) -> None:
     board.rules = board.rules.model_copy(update={"max_retries": 0})
     task_id = board.one()
-    row = board.claim()
-    assert row is not None
+    row = board.claimed()
     assert board.fail(row)["status"] == "dead"
     again = board.retry(task_id)
     assert (again["status"], again["attempts"], again["error_code"], again["completed_at"]) == (
@@ -320,8 +315,7 @@ def test_a_retry_gives_all_attempts_back_and_forgets_the_error(board: Board) -> 
 
 def test_only_a_merge_that_came_back_lets_a_completed_task_run_again(board: Board) -> None:
     task_id = board.one()
-    row = board.claim()
-    assert row is not None
+    row = board.claimed()
     board.finish_with_work(row)
     with pytest.raises(Conflict):
         board.retry(task_id)
@@ -349,7 +343,6 @@ def test_what_runs_keeps_its_priority(board: Board) -> None:
 
 def test_usage_of_all_attempts_adds_up(board: Board) -> None:
     task_id = board.one()
-    row = board.claim()
-    assert row is not None
+    row = board.claimed()
     board.end(row, usage={"input_tokens": 5, "output_tokens": 2, "cost_usd": 0.5, "turns": 1})
     assert board.detail(task_id)["usage"] == {"input_tokens": 5, "output_tokens": 2, "cost_usd": 0.5, "turns": 1}

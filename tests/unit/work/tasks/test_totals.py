@@ -18,8 +18,7 @@ def test_every_attempt_and_every_end_counts_once(board: Board) -> None:
     use = {"input_tokens": 10, "output_tokens": 5, "cost_usd": 0.25}
     task_id = board.one(max_retries=1)
     for minute in (0, 60):
-        row = board.claim(at(minute))
-        assert row is not None
+        row = board.claimed(at(minute))
         broken = {"error_code": "broken", "error_message": "It broke.", "retryable": True}
         board.end(row, at(minute), success=False, usage=use, **broken)
     assert board.status(task_id) == "dead"
@@ -30,8 +29,7 @@ def test_every_attempt_and_every_end_counts_once(board: Board) -> None:
     }  # fmt: skip
     board.retry(task_id, at(120))
     assert counted(board) == once
-    row = board.claim(at(120))
-    assert row is not None
+    row = board.claimed(at(120))
     board.end(row, at(120), usage=use)
     board.cancel(board.one())
     board.do(lambda conn: conn.execute(delete(schema.events)))
