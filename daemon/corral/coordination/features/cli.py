@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from corral.client.connection import segment
 from corral.core.visible import one_line
 from corral.faces.cli.parsing import Exit, Group, Option
-from corral.faces.cli.terminal.options import argument, client, json_object, json_of, option, session_id, to_lock_keys
-from corral.faces.cli.terminal.output import echo, emit, report
+from corral.faces.cli.terminal.options import argument, client, json_object, option, session_id, to_lock_keys
+from corral.faces.cli.terminal.output import echo, printed, report
 from corral.faces.cli.terminal.tables import Column, table
 
 app = Group("Features: lines of work, their claims and conflicts.")
@@ -21,7 +21,7 @@ FeatureId = Annotated[str, argument("The feature's name, such as FEAT-123.", "ID
 CLAIM_HELP = "A path, a glob, or a logical key such as 'api:GET /v1/users'; repeatable."
 
 
-@app.command()
+@app.command(prints="coordination.features.api.Registered")
 def register(
     feature_id: FeatureId,
     claim: Annotated[list[str], option("--claim", CLAIM_HELP, "KEY")],
@@ -32,7 +32,6 @@ def register(
         Option("--priority", help="Priority for ordering merges (default: 5).", min=-1000, max=1000),
     ] = None,
     metadata: Annotated[str | None, option("--metadata", "Further data: a JSON object.", "JSON")] = None,
-    as_json: Annotated[bool, json_of("coordination.features.api.Registered")] = False,
 ) -> None:
     """Register a feature, or replace the claims of an active one."""
     body = {
@@ -45,15 +44,11 @@ def register(
         **({"merge_priority": priority} if priority is not None else {}),
     }
     answer = client().request("POST", "/features", body)
-    report(
-        answer,
-        one_line(f"{answer['feature_id']}: {answer['action']}, {', '.join(answer['resource_claims'])}"),
-        as_json=as_json,
-    )
+    report(answer, one_line(f"{answer['feature_id']}: {answer['action']}, {', '.join(answer['resource_claims'])}"))
 
 
-@app.command("list")
-def listing(as_json: Annotated[bool, json_of("coordination.features.api.Feature[]")] = False) -> None:
+@app.command("list", prints="coordination.features.api.Feature[]")
+def listing() -> None:
     """List the active features."""
     rows = client().listing("/features")
     columns: list[Column] = [
@@ -62,15 +57,14 @@ def listing(as_json: Annotated[bool, json_of("coordination.features.api.Feature[
         ("BY", "registered_by", 24),
         ("CLAIMS", lambda row: ", ".join(row["resource_claims"]), 80),
     ]
-    table(rows, columns, empty="No feature is registered.", as_json=as_json)
+    table(rows, columns, empty="No feature is registered.")
 
 
-@app.command()
-def show(feature_id: FeatureId, as_json: Annotated[bool, json_of("coordination.features.api.Feature")] = False) -> None:
+@app.command(prints="coordination.features.api.Feature")
+def show(feature_id: FeatureId) -> None:
     """Show one feature, active or ended."""
     row = client().request("GET", f"/features/{segment(feature_id)}")
-    if as_json:
-        emit(row)
+    if printed(row):
         return
     for name in _SHOWN:
         if row[name] is not None:
@@ -81,19 +75,16 @@ def show(feature_id: FeatureId, as_json: Annotated[bool, json_of("coordination.f
         echo(f"claims: {one_line(claim)}")
 
 
-@app.command()
+@app.command(prints="coordination.features.api.Judgement")
 def analyze(
     feature_id: Annotated[str | None, argument("A registered feature.", "ID", show_default=False, of="feature")] = None,
     claim: Annotated[list[str] | None, option("--claim", CLAIM_HELP, "KEY")] = None,
-    as_json: Annotated[bool, json_of("coordination.features.api.Judgement")] = False,
 ) -> None:
     """Check claims against active features; exits with 4 if they must run one after the other."""
     answer = client().request(
         "POST", "/features/analyze", {"feature_id": feature_id, "claims": to_lock_keys(claim) if claim else None}
     )
-    if as_json:
-        emit(answer)
-    else:
+    if not printed(answer):
         _explain(answer)
     if answer["feasibility"] == "SEQUENTIAL":
         raise Exit(SEQUENTIAL)
@@ -112,14 +103,13 @@ def _explain(answer: dict[str, Any]) -> None:
         echo(f"  and {answer['left_out']} more features")
 
 
-@app.command()
+@app.command(prints="coordination.features.api.Deregistered")
 def deregister(
     feature_id: FeatureId,
     cancelled: Annotated[bool, Option("--cancelled", help="The feature was abandoned, not completed.")] = False,
-    as_json: Annotated[bool, json_of("coordination.features.api.Deregistered")] = False,
 ) -> None:
     """End a feature: its claims no longer count."""
     status = "cancelled" if cancelled else "completed"
     body = {"feature_id": feature_id, "status": status, "session_id": session_id()}
     answer = client().request("POST", "/features/deregister", body)
-    report(answer, one_line(f"{answer['feature_id']}: {answer['status']}"), as_json=as_json)
+    report(answer, one_line(f"{answer['feature_id']}: {answer['status']}"))

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from corral.client.connection import segment
 from corral.core.visible import one_line
 from corral.faces.cli.parsing import Group, Option
-from corral.faces.cli.terminal.options import argument, client, json_of, option, session_id
-from corral.faces.cli.terminal.output import echo, emit, fact, moment, paint, report
+from corral.faces.cli.terminal.options import argument, client, option, session_id
+from corral.faces.cli.terminal.output import echo, fact, moment, paint, printed, report
 from corral.faces.cli.terminal.tables import Column, table
 
 app = Group("Handoffs: notes that a session leaves for the next one.")
@@ -26,11 +26,10 @@ def _items(what: str) -> Any:
     return Option(help=f"{what}; repeatable.", metavar="TEXT")
 
 
-@app.command("list")
+@app.command("list", prints="coordination.handoffs.api.Handoff[]")
 def listing(
     agent: Annotated[str | None, option("--agent", "Only handoffs of this agent.", "NAME", of="session")] = None,
     limit: Annotated[int, Option("--limit", help="Maximum number of rows.", min=1, max=100)] = 20,
-    as_json: Annotated[bool, json_of("coordination.handoffs.api.Handoff[]")] = False,
 ) -> None:
     """List handoffs, newest first."""
     rows = client().request("GET", "/handoffs", query={"agent_name": agent, "limit": limit})["handoffs"]
@@ -42,18 +41,14 @@ def listing(
         ("SUMMARY", "summary", 80),
     ]
     empty = "No handoffs. Corral writes one when a session that changed something ends."
-    table(rows, columns, empty=empty, as_json=as_json)
+    table(rows, columns, empty=empty)
 
 
-@app.command()
-def show(
-    handoff_id: Annotated[str, argument("A handoff's id, or its first characters.", "ID", of="handoff")],
-    as_json: Annotated[bool, json_of("coordination.handoffs.api.Handoff")] = False,
-) -> None:
+@app.command(prints="coordination.handoffs.api.Handoff")
+def show(handoff_id: Annotated[str, argument("A handoff's id, or its first characters.", "ID", of="handoff")]) -> None:
     """Show a handoff."""
     row = client().request("GET", f"/handoffs/{segment(handoff_id)}")
-    if as_json:
-        emit(row)
+    if printed(row):
         return
     by = ", written by Corral when the session ended" if row["automatic"] else ""
     echo(f"{paint(one_line(row['agent_name']), 'bold')}  {moment(row['created_at'])} UTC{by}")
@@ -66,7 +61,7 @@ def show(
             echo(f"  {label:<8} {one_line(item)}")
 
 
-@app.command()
+@app.command(prints="coordination.handoffs.api.Written")
 def write(
     summary: Annotated[str, argument("State of the work; '-' reads it from standard input.", "TEXT")],
     done: Annotated[list[str] | None, _items("Completed work")] = None,
@@ -74,7 +69,6 @@ def write(
     decided: Annotated[list[str] | None, _items("A decision and its reason")] = None,
     next_step: Annotated[list[str] | None, Option("--next", help="The next step; repeatable.")] = None,
     file: Annotated[list[str] | None, _items("A relevant file")] = None,
-    as_json: Annotated[bool, json_of("coordination.handoffs.api.Written")] = False,
 ) -> None:
     """Write a handoff for the next session."""
     body = {
@@ -87,4 +81,4 @@ def write(
         "session_id": session_id(),
     }
     answer = client().request("POST", "/handoffs", body)
-    report(answer, f"{answer['handoff_id']}  written", as_json=as_json)
+    report(answer, f"{answer['handoff_id']}  written")

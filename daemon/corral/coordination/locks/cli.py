@@ -7,8 +7,8 @@ from typing import Annotated, Any
 from corral.core.errors import InvalidInput
 from corral.core.visible import one_line
 from corral.faces.cli.parsing import Exit, Group, Option
-from corral.faces.cli.terminal.options import argument, client, json_of, option, session_id, to_lock_keys
-from corral.faces.cli.terminal.output import echo, emit, moment, report
+from corral.faces.cli.terminal.options import argument, client, option, session_id, to_lock_keys
+from corral.faces.cli.terminal.output import echo, moment, printed, report
 from corral.faces.cli.terminal.progress import progress
 from corral.faces.cli.terminal.tables import Column, table
 
@@ -20,8 +20,8 @@ ANSWER_S = 30.0
 EXTEND_S = 1800.0
 
 
-@app.command("list")
-def listing(as_json: Annotated[bool, json_of("coordination.locks.api.Lock[]")] = False) -> None:
+@app.command("list", prints="coordination.locks.api.Lock[]")
+def listing() -> None:
     """List all locks."""
     rows = client().listing("/locks")
     columns: list[Column] = [
@@ -31,7 +31,7 @@ def listing(as_json: Annotated[bool, json_of("coordination.locks.api.Lock[]")] =
         ("UNTIL (UTC)", _until, 19),
         ("REASON", "reason", 40),
     ]
-    table(rows, columns, empty="No locks.", as_json=as_json)
+    table(rows, columns, empty="No locks.")
 
 
 def _kind(row: dict[str, Any]) -> str:
@@ -42,13 +42,11 @@ def _until(row: dict[str, Any]) -> str:
     return moment(str(row["expires_at"]))
 
 
-@app.command()
-def check(paths: Paths, as_json: Annotated[bool, json_of("coordination.locks.api.Checked[]")] = False) -> None:
+@app.command(prints="coordination.locks.api.Checked[]")
+def check(paths: Paths) -> None:
     """Show who holds paths; exits with 4 if another session holds one."""
     rows = client().request("POST", "/locks/check", {"paths": to_lock_keys(paths), "session_id": session_id()})
-    if as_json:
-        emit(rows)
-    else:
+    if not printed(rows):
         for row in rows:
             for conflict in row["conflicts"]:
                 why = f" ({conflict['reason']})" if conflict["reason"] else ""
@@ -59,7 +57,7 @@ def check(paths: Paths, as_json: Annotated[bool, json_of("coordination.locks.api
         raise Exit(HELD)
 
 
-@app.command()
+@app.command(prints="coordination.locks.api.Acquired")
 def acquire(
     paths: Paths,
     ttl: Annotated[float | None, option("--ttl", "Lifetime of the lock (default: locks.ttl_s).", "SECONDS")] = None,
@@ -69,7 +67,6 @@ def acquire(
         float, option("--wait", "Wait in the queue at most this long for all paths.", "SECONDS", min=0)
     ] = 0.0,
     each: Annotated[bool, Option("--each", help="Lock the free paths and list the rest.")] = False,
-    as_json: Annotated[bool, json_of("coordination.locks.api.Acquired")] = False,
 ) -> None:
     """Lock paths, all or none, for this session or for you; exits with 4 if another session holds one."""
     body = {
@@ -83,9 +80,7 @@ def acquire(
     }
     with progress("waiting in the queue for the lock" if wait else None):
         answer = client().request("POST", "/locks/acquire", body, timeout_s=ANSWER_S + wait)
-    if as_json:
-        emit(answer)
-    else:
+    if not printed(answer):
         for row in answer["locks"]:
             echo(one_line(f"{row['file_path']}: locked by {row['locked_by']} until {_until(row)} UTC"))
         for conflict in answer.get("conflicts", ()):
@@ -94,17 +89,15 @@ def acquire(
         raise Exit(HELD)
 
 
-@app.command()
+@app.command(prints="coordination.locks.api.Renewed")
 def renew(
     paths: Annotated[list[str] | None, argument("Paths to renew.", "PATH", of="lock")] = None,
     everything: Annotated[bool, Option("--all", help="Renew all your locks.")] = False,
     extend: Annotated[float, option("--extend", "Time to add.", "SECONDS")] = EXTEND_S,
-    as_json: Annotated[bool, json_of("coordination.locks.api.Renewed")] = False,
 ) -> None:
     """Extend your own locks, all or none."""
     answer = client().request("POST", "/locks/renew", {**_named(paths, everything), "extend_s": extend})
-    if as_json:
-        emit(answer)
+    if printed(answer):
         return
     for row in answer["locks"]:
         echo(one_line(f"{row['file_path']}: locked until {_until(row)} UTC"))
@@ -112,18 +105,16 @@ def renew(
         echo("You hold no locks.")
 
 
-@app.command("force-release")
+@app.command("force-release", prints="coordination.locks.api.Forced")
 def force_release(
     paths: Paths,
     note: Annotated[str, option("--note", "Message for the former holder.", "TEXT")] = "",
     yes: Annotated[bool, Option("--yes", help="Also release locks of a live session.")] = False,
-    as_json: Annotated[bool, json_of("coordination.locks.api.Forced")] = False,
 ) -> None:
     """Release locks of a dead session; refused while its session is alive."""
     body = {"paths": to_lock_keys(paths), "note": note, "session_id": session_id(), "certain": yes}
     answer = client().request("POST", "/locks/force-release", body, timeout_s=ANSWER_S * 4)
-    if as_json:
-        emit(answer)
+    if printed(answer):
         return
     for row in answer["released"]:
         why = "; ".join(row["stale_reasons"])
@@ -132,16 +123,15 @@ def force_release(
         echo("Nobody else holds a lock on these paths.")
 
 
-@app.command()
+@app.command(prints="coordination.locks.api.Released")
 def release(
     paths: Annotated[list[str] | None, argument("Paths to release.", "PATH", of="lock")] = None,
     everything: Annotated[bool, Option("--all", help="Release all locks of this session.")] = False,
-    as_json: Annotated[bool, json_of("coordination.locks.api.Released")] = False,
 ) -> None:
     """Release your own locks."""
     answer = client().request("POST", "/locks/release", _named(paths, everything))
     released = ", ".join(answer["released"])
-    report(answer, f"released: {released}" if released else "You hold no lock on these paths.", as_json=as_json)
+    report(answer, f"released: {released}" if released else "You hold no lock on these paths.")
 
 
 def _named(paths: list[str] | None, everything: bool) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from corral.core.errors import InvalidInput
 from corral.core.states import Importance, MailWay
 from corral.core.visible import one_line, visible
 from corral.faces.cli.parsing import Group, Option
-from corral.faces.cli.terminal.options import argument, client, json_of, option, session_id
-from corral.faces.cli.terminal.output import echo, emit, moment, paint, report, state
+from corral.faces.cli.terminal.options import argument, client, option, session_id
+from corral.faces.cli.terminal.output import echo, moment, paint, printed, report, state
 from corral.faces.cli.terminal.tables import Column, table
 
 app = Group("Mail between sessions, and with you.")
@@ -30,7 +30,7 @@ Key = Annotated[
 ]
 
 
-@app.command()
+@app.command(prints="coordination.mail.api.Sent")
 def send(
     to: Annotated[str, argument("Recipients: agents, roles or `all`, separated by commas.", "AGENT", of="recipient")],
     subject: Annotated[str, argument("Subject.", "SUBJECT")],
@@ -45,15 +45,14 @@ def send(
     thread: Annotated[str | None, option("--thread", "Thread of the message.", "ID", of="thread")] = None,
     attach: Attach = None,
     key: Key = None,
-    as_json: Annotated[bool, json_of("coordination.mail.api.Sent")] = False,
 ) -> None:
     """Send a message. A session reads it at its next step."""
     names = [name.strip() for name in to.split(",") if name.strip()]
     how = {"subject": subject, "importance": importance.value, "ack_required": acknowledge, "thread_id": thread}
-    _send("/messages", {**_letter(names, text, cc, bcc, attach, key), **how}, as_json)
+    _send("/messages", {**_letter(names, text, cc, bcc, attach, key), **how})
 
 
-@app.command()
+@app.command(prints="coordination.mail.api.Sent")
 def reply(
     message: Message,
     text: Body = None,
@@ -65,10 +64,9 @@ def reply(
     bcc: Bcc = None,
     attach: Attach = None,
     key: Key = None,
-    as_json: Annotated[bool, json_of("coordination.mail.api.Sent")] = False,
 ) -> None:
     """Reply to a message, in its thread."""
-    _send(f"/messages/{segment(message)}/reply", _letter(to or [], text, cc, bcc, attach, key), as_json)
+    _send(f"/messages/{segment(message)}/reply", _letter(to or [], text, cc, bcc, attach, key))
 
 
 def _letter(
@@ -98,10 +96,9 @@ def _read_body(text: str | None) -> str:
     return sys.stdin.read()
 
 
-def _send(path: str, letter: dict[str, Any], as_json: bool) -> None:
+def _send(path: str, letter: dict[str, Any]) -> None:
     answer = client().request("POST", path, letter)
-    if as_json:
-        emit(answer)
+    if printed(answer):
         return
     names = ", ".join(recipient["name"] for recipient in answer["recipients"])
     echo(f"sent {answer['id']} to {one_line(names)}")
@@ -109,7 +106,7 @@ def _send(path: str, letter: dict[str, Any], as_json: bool) -> None:
         echo(f"offline, delivered when they return: {one_line(', '.join(answer['bounced']))}")
 
 
-@app.command()
+@app.command(prints="coordination.mail.api.InboxMessage[]")
 def inbox(
     agent: Annotated[
         str | None, option("--agent", "Agent whose mail to show (default: you).", "AGENT", of="session")
@@ -123,7 +120,6 @@ def inbox(
     since: Annotated[str | None, option("--since", "Only messages after this instant.", "TIME")] = None,
     limit: Annotated[int, option("--limit", "Maximum number of messages.", "N", min=1, max=1000)] = 20,
     follow: Annotated[bool, Option("--follow", "-f", help="Print new messages until interrupted.")] = False,
-    as_json: Annotated[bool, json_of("coordination.mail.api.InboxMessage[]")] = False,
 ) -> None:
     """Show an inbox, newest first. With --follow: oldest first, then new messages as they arrive."""
     query = {
@@ -139,12 +135,12 @@ def inbox(
     speaker = client()
     rows = _mail(speaker, query)
     if follow:
-        _follow(speaker, query, rows, as_json)
+        _follow(speaker, query, rows)
     columns: list[Column] = [
         ("ID", "id", 8), ("SENT (UTC)", _instant, 19), ("FROM", "from", 24), ("TO", "to", 24),
         ("HOW", "importance", 8), ("STATE", "state", 12), ("SUBJECT", "subject", 60),
     ]  # fmt: skip
-    table(rows, columns, empty="No mail.", as_json=as_json)
+    table(rows, columns, empty="No mail.")
 
 
 def _mail(speaker: Client, query: Row, timeout_s: float = 30) -> list[Row]:
@@ -158,63 +154,60 @@ def _mail(speaker: Client, query: Row, timeout_s: float = 30) -> list[Row]:
     return rows[: query["limit"]]
 
 
-def _follow(speaker: Client, query: Row, rows: list[Row], as_json: bool) -> None:
+def _follow(speaker: Client, query: Row, rows: list[Row]) -> None:
     """Long-poll for new messages."""
     last = 0
     while True:
         for row in reversed(rows):
             last = max(last, row["id"])
-            emit(row, indent=None) if as_json else _show(row)
+            if not printed(row, indent=None):
+                _show(row)
             sys.stdout.flush()
         news = {**query, "after": last, "limit": 1000, "wait_s": ROUND_S}
         rows = _mail(speaker, news, ROUND_S + 15)
 
 
-@app.command()
-def show(message: Message, as_json: Annotated[bool, json_of("coordination.mail.api.MessageDetail")] = False) -> None:
+@app.command(prints="coordination.mail.api.MessageDetail")
+def show(message: Message) -> None:
     """Show a message and its delivery state at each recipient."""
     row = client().request("GET", f"/messages/{segment(message)}")
-    emit(row) if as_json else _show(row)
+    if not printed(row):
+        _show(row)
 
 
-@app.command()
-def thread(
-    identifier: Annotated[str, argument("A thread, or one of its messages.", "THREAD", of="thread")],
-    as_json: Annotated[bool, json_of("coordination.mail.api.MessageDetail[]")] = False,
-) -> None:
+@app.command(prints="coordination.mail.api.MessageDetail[]")
+def thread(identifier: Annotated[str, argument("A thread, or one of its messages.", "THREAD", of="thread")]) -> None:
     """Show a thread, oldest message first."""
     parts = [*client().parts(f"/messages/threads/{segment(identifier)}")]  # the API returns the newest first
     rows = [row for part in parts[::-1] for row in part]
-    if as_json:
-        emit(rows)
+    if printed(rows):
         return
     for row in rows:
         _show(row)
 
 
-@app.command()
-def read(message: Message, as_json: Annotated[bool, json_of("coordination.mail.api.Read")] = False) -> None:
+@app.command(prints="coordination.mail.api.Read")
+def read(message: Message) -> None:
     """Mark a message to you as read."""
-    _marked("read", message, as_json)
+    _marked("read", message)
 
 
-@app.command()
-def ack(message: Message, as_json: Annotated[bool, json_of("coordination.mail.api.Acknowledged")] = False) -> None:
+@app.command(prints="coordination.mail.api.Acknowledged")
+def ack(message: Message) -> None:
     """Acknowledge a message to you and mark it as read."""
-    _marked("acknowledge", message, as_json)
+    _marked("acknowledge", message)
 
 
-def _marked(verb: str, message: str, as_json: bool) -> None:
+def _marked(verb: str, message: str) -> None:
     answer = client().request("POST", f"/messages/{segment(message)}/{verb}", {"session_id": session_id()})
-    report(answer, f"{answer['id']}: {state(answer['state'])}", as_json=as_json)
+    report(answer, f"{answer['id']}: {state(answer['state'])}")
 
 
-@app.command()
+@app.command(prints="coordination.mail.api.Contact[]")
 def contacts(
     agent: Annotated[
         str | None, option("--agent", "Agent whose contacts to show (default: you).", "AGENT", of="session")
     ] = None,
-    as_json: Annotated[bool, json_of("coordination.mail.api.Contact[]")] = False,
 ) -> None:
     """List mail contacts, latest first. Anybody may write to anybody."""
     rows = client().listing("/contacts", {"session_id": session_id(), "agent": agent})
@@ -223,17 +216,16 @@ def contacts(
         ("HERE", lambda row: "yes" if row["active"] else "no", 4),
         ("LAST (UTC)", lambda row: moment(row["updated_at"]), 19),
     ]
-    table(rows, columns, empty="No contacts.", as_json=as_json)
+    table(rows, columns, empty="No contacts.")
 
 
-@app.command()
+@app.command(prints="coordination.mail.api.Message[]")
 def search(
     words: Annotated[list[str], argument("Words to search for; all must occur.", "WORD")],
     agent: Annotated[
         str | None, option("--agent", "Only messages from or to this agent.", "AGENT", of="session")
     ] = None,
     limit: Annotated[int, option("--limit", "Maximum number of messages.", "N", min=1, max=200)] = 20,
-    as_json: Annotated[bool, json_of("coordination.mail.api.Message[]")] = False,
 ) -> None:
     """Search messages by words."""
     query = {"q": " ".join(words), "agent": agent, "limit": limit}
@@ -242,7 +234,7 @@ def search(
         ("ID", "id", 8), ("SENT (UTC)", _instant, 19), ("FROM", "from", 24), ("THREAD", "thread_id", 36),
         ("SUBJECT", "subject", 60),
     ]  # fmt: skip
-    table(rows, columns, empty="No message contains all these words.", as_json=as_json)
+    table(rows, columns, empty="No message contains all these words.")
 
 
 def _instant(row: Row) -> str:

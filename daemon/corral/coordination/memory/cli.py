@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from corral.faces.cli.parsing import Group, Option
-from corral.faces.cli.terminal.options import argument, client, json_object, json_of, option, session_id
+from corral.faces.cli.terminal.options import argument, client, json_object, option, session_id
 from corral.faces.cli.terminal.output import report
 from corral.faces.cli.terminal.tables import Column, table
 
@@ -15,7 +15,7 @@ Type = Annotated[str | None, option("--type", "Only this kind, such as discovery
 Limit = Annotated[int, Option("--limit", help="Maximum number of rows.", min=1, max=100)]
 
 
-@app.command()
+@app.command(prints="coordination.memory.api.Remembered")
 def add(
     summary: Annotated[str, argument("The fact, in one sentence.", "TEXT")],
     kind: Annotated[str, option("--type", "Kind of memory.", "WORD")] = "discovery",
@@ -23,7 +23,6 @@ def add(
     lesson: Annotated[list[str] | None, option("--lesson", "Advice for next time; repeatable.", "TEXT")] = None,
     tag: Tags = None,
     details: Annotated[str | None, option("--details", "Further data: a JSON object.", "JSON")] = None,
-    as_json: Annotated[bool, json_of("coordination.memory.api.Remembered")] = False,
 ) -> None:
     """Record a fact for later sessions."""
     body = {
@@ -36,34 +35,28 @@ def add(
         "session_id": session_id(),
     }
     answer = client().request("POST", "/memory", body)
-    report(answer, f"{answer['memory_id']}  {answer['action']}", as_json=as_json)
+    report(answer, f"{answer['memory_id']}  {answer['action']}")
 
 
-@app.command()
+@app.command(prints="coordination.memory.api.Memory[]")
 def search(
     query: Annotated[str, argument("Words to search for.", "WORDS")],
     tag: Tags = None,
     kind: Type = None,
     limit: Limit = 10,
     min_relevance: Annotated[float, Option("--min-relevance", help="Minimum relevance, 0 to 1.", min=0, max=1)] = 0,
-    as_json: Annotated[bool, json_of("coordination.memory.api.Memory[]")] = False,
 ) -> None:
     """Search the memories, most relevant first."""
-    _show({"query": query, "tag": tag, "event_type": kind, "limit": limit, "min_relevance": min_relevance}, as_json)
+    _show({"query": query, "tag": tag, "event_type": kind, "limit": limit, "min_relevance": min_relevance})
 
 
-@app.command("list")
-def listing(
-    tag: Tags = None,
-    kind: Type = None,
-    limit: Limit = 20,
-    as_json: Annotated[bool, json_of("coordination.memory.api.Memory[]")] = False,
-) -> None:
+@app.command("list", prints="coordination.memory.api.Memory[]")
+def listing(tag: Tags = None, kind: Type = None, limit: Limit = 20) -> None:
     """List the memories, newest first."""
-    _show({"tag": tag, "event_type": kind, "limit": limit}, as_json)
+    _show({"tag": tag, "event_type": kind, "limit": limit})
 
 
-def _show(query: dict[str, Any], as_json: bool) -> None:
+def _show(query: dict[str, Any]) -> None:
     rows = client().request("GET", "/memory", query=query)["memories"]
     columns: list[Column] = [
         ("WHEN", lambda row: row["seen_at"][:10], 10),
@@ -73,4 +66,4 @@ def _show(query: dict[str, Any], as_json: bool) -> None:
         ("LESSONS", lambda row: "; ".join(row["lessons"]), 60),
         ("TAGS", lambda row: ", ".join(row["tags"]), 30),
     ]
-    table(rows, columns, empty="No matching memory. `corral memory add` records one.", as_json=as_json)
+    table(rows, columns, empty="No matching memory. `corral memory add` records one.")

@@ -84,7 +84,6 @@ class Parameter:
         file_okay: bool = True,
         candidates: Callable[[Context, str], list[tuple[str, str]]] | None = None,
         act: Callable[[Context], None] | None = None,
-        answer: str = "",
     ) -> None:
         """Declare a parameter.
 
@@ -93,13 +92,11 @@ class Parameter:
             file_okay: Whether a path may be that of an existing file.
             candidates: Completes a word: the values that begin so, each with a few words about it.
             act: Called as soon as the flag is read; what it declares is no parameter of the function.
-            answer: The type that the command prints with this option, by name.
         """
         self.opts = [flag.partition("/")[0] for flag in flags]
         self.secondary_opts = [flag.partition("/")[2] for flag in flags if "/" in flag]
         self.help, self.metavar, self.min, self.max, self.envvar, self.hidden = help, metavar, min, max, envvar, hidden
         self.show_default, self.file_okay, self.candidates, self.act = show_default, file_okay, candidates, act
-        self.answer = answer
 
     @property
     def is_flag(self) -> bool:
@@ -203,6 +200,8 @@ def Argument(**more: Any) -> Parameter:
 
 HELP = Option("-h", "--help", help="Show this message and exit.")
 HELP.name, HELP.kind = "help", bool
+JSON = Option("--json", help="Print one JSON document.")
+JSON.name, JSON.kind, JSON.default = "as_json", bool, False
 
 
 def parameters_of(function: Callable[..., Any]) -> Iterator[Parameter]:
@@ -241,12 +240,16 @@ class Command:
     Attributes:
         function: None for a group that does nothing itself.
         any_words: The function gets unknown options and further words, as ``context.args``.
+        prints: The type of what it prints in whole for programs, below ``corral``; with ``[]`` a list of it. It is loaded for
+            ``corral schema`` alone. Without one there is no ``--json``.
         shared: Further parameters; one that the function declares itself wins.
         invoke: Runs the function.
     """
 
-    def __init__(self, function: Callable[..., Any] | None, help: str = "", *, any_words: bool = False) -> None:
-        self.function, self.any_words = function, any_words
+    def __init__(
+        self, function: Callable[..., Any] | None, help: str = "", *, any_words: bool = False, prints: str = ""
+    ) -> None:
+        self.function, self.any_words, self.prints = function, any_words, prints
         self.help = help or (function and function.__doc__) or ""
         self.shared: Sequence[Parameter] = ()
         self.invoke: Callable[[Context], Any] = call
@@ -255,6 +258,7 @@ class Command:
     def params(self) -> list[Parameter]:
         """All parameters but the option ``--help``."""
         own = [*parameters_of(self.function)] if self.function else []
+        own += [JSON] if self.prints else []
         taken = {flag for parameter in own for flag in parameter.opts}
         return [*own, *(parameter for parameter in self.shared if not taken.intersection(parameter.opts))]
 

@@ -10,8 +10,8 @@ from corral.core.errors import InvalidInput
 from corral.core.instants import span_s
 from corral.core.visible import one_line
 from corral.faces.cli.parsing import Exit, Option
-from corral.faces.cli.terminal.options import client, json_of, option
-from corral.faces.cli.terminal.output import echo, emit, paint
+from corral.faces.cli.terminal.options import client, command, option
+from corral.faces.cli.terminal.output import echo, paint, printed
 from corral.faces.cli.terminal.tables import Column, table
 
 _SHOWN = 80
@@ -38,6 +38,7 @@ _COLUMNS: list[Column] = [
 ]
 
 
+@command(prints="observe.audit.api.AuditShown")
 def audit(
     agent: Annotated[str | None, option("--agent", "Only deeds of this agent: its name or session id.", "A")] = None,
     task: Annotated[str | None, option("--task", "Only deeds about this task.", "T")] = None,
@@ -50,11 +51,10 @@ def audit(
         bool,
         Option("--verify", help="Check that no line was changed, removed or inserted; exit code 1 if one was."),
     ] = False,
-    as_json: Annotated[bool, json_of("observe.audit.api.AuditShown")] = False,
 ) -> None:
     """Show who did what, with which parameters and result, the newest first; or check that the record is whole."""
     if verify:
-        _verify(as_json)
+        _verify()
         return
     try:
         seconds = span_s(since) if since else None
@@ -62,13 +62,13 @@ def audit(
         raise InvalidInput(f"--since {since!r}: {error}.", remedy="Write 90m, 12h, 1d or 4w.") from error
     query = {"agent": agent, "task": task, "action": action, "since_s": seconds, "limit": min(limit, 1000)}
     rows = client().listing("/audit", query, limit)
-    table(rows, _COLUMNS, empty="No matching lines.", as_json=as_json)
+    table(rows, _COLUMNS, empty="No matching lines.")
 
 
-def _verify(as_json: bool) -> None:
+def _verify() -> None:
     verification = client().request("GET", "/audit/verification", timeout_s=600)
-    if as_json:
-        emit(verification)
+    if printed(verification):
+        pass
     elif verification["valid"]:
         echo(
             f"The audit is whole: {verification['lines']} lines, {verification['first_seq']} to {verification['last_seq']}."

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 from corral.core.errors import InvalidInput
 from corral.core.instants import span_s
 from corral.core.visible import one_line
-from corral.faces.cli.terminal.options import client, json_of, option
-from corral.faces.cli.terminal.output import echo, emit, moment, paint, state
+from corral.faces.cli.terminal.options import client, command, option
+from corral.faces.cli.terminal.output import echo, moment, paint, printed, state
 from corral.faces.cli.terminal.tables import Column, table
 
 
@@ -52,13 +52,13 @@ _SPREADS = {
 _COUNTS = ("verifications_failed", "evictions", "conflicts", "flakes", "retries", "edits_denied", "lock_waits")
 
 
+@command(prints="observe.metrics.api.Metrics")
 def metrics(
     since: Annotated[str, option("--since", "How far back, such as 90m, 12h, 7d or 4w.", "SPAN")] = "1d",
     until: Annotated[
         str | None, option("--until", "Until how long ago, such as 1d; default: until now.", "SPAN")
     ] = None,
     by: Annotated[By | None, option("--by", "Also tell these apart.", "GROUP")] = None,
-    as_json: Annotated[bool, json_of("observe.metrics.api.Metrics")] = False,
 ) -> None:
     """Show what finished work came to: counts, success, durations, tokens, cost, waits; of all, by day and by group.
 
@@ -71,8 +71,7 @@ def metrics(
         )
     query = {"since_s": since_s, "until_s": until_s, **({"by": by.value} if by else {})}
     figures = client().request("GET", "/metrics", query=query)
-    if as_json:
-        emit(figures)
+    if printed(figures):
         return
     rows = [{**figures, "name": "all"}, *figures["groups"]]
     name: Column = (f"BY {by.value.upper()}" if by else "", lambda row: row["name"] or "(none)", 24)

@@ -8,20 +8,20 @@ from typing import Annotated, Any
 
 from corral.core.visible import one_line
 from corral.faces.cli.parsing import Exit, Option
-from corral.faces.cli.terminal.options import client, json_of
-from corral.faces.cli.terminal.output import echo, emit, paint
+from corral.faces.cli.terminal.options import client, command
+from corral.faces.cli.terminal.output import echo, paint, printed
 from corral.faces.cli.terminal.person import confirm
 
 TIMEOUT_S = 150.0
 
 
+@command(prints="observe.retention.api.Collected")
 def gc(
     dry_run: Annotated[bool, Option("--dry-run", help="Only show what would go.")] = False,
     unlanded: Annotated[
         bool, Option("--unlanded", help="Also delete old saved work that nothing else has; asks first.")
     ] = False,
     yes: Annotated[bool, Option("--yes", help="Do not ask about --unlanded.")] = False,
-    as_json: Annotated[bool, json_of("observe.retention.api.Collected")] = False,
 ) -> None:
     """Delete finished data that is older than the retention settings; say what went and what is kept.
 
@@ -30,9 +30,7 @@ def gc(
     """
     forget = _refs_to_forget(yes, dry_run) if unlanded else []
     result = client().request("POST", "/gc", {"dry_run": dry_run, "forget": forget}, timeout_s=TIMEOUT_S)
-    if as_json:
-        emit(result)
-    else:
+    if not printed(result):
         _show(result)
     if result["problems"]:
         raise Exit(1)

@@ -11,8 +11,8 @@ from corral.core.errors import InvalidInput
 from corral.core.visible import one_line, visible
 from corral.faces.cli.parsing import Group, Option
 from corral.faces.cli.terminal.diff_view import Stat, show_diff
-from corral.faces.cli.terminal.options import argument, author, client, json_object, json_of, option, session_id
-from corral.faces.cli.terminal.output import echo, emit, fact, paint, report, state
+from corral.faces.cli.terminal.options import argument, author, client, json_object, option, session_id
+from corral.faces.cli.terminal.output import echo, fact, paint, printed, report, state
 from corral.faces.cli.terminal.tables import Column, age, table
 from corral.work.tasks.cli.submission import Agent, Command, Input, Priority, Prompt, Template, Values, read_prompt
 from corral.work.templates.cli.parameters import with_parameters
@@ -30,7 +30,7 @@ Timeout = Annotated[
 ]
 
 
-@app.command()
+@app.command(prints="work.tasks.api.Submitted")
 def start(
     command: Command = None,
     prompt: Prompt = None,
@@ -71,7 +71,6 @@ def start(
     land_best: Annotated[bool, Option("--land-best", help="At its limits, land the best iteration.")] = False,
     onto: Annotated[str | None, option("--onto", "Land on this branch.", "BRANCH", of="branch")] = None,
     priority: Priority = None,
-    as_json: Annotated[bool, json_of("work.tasks.api.Submitted")] = False,
 ) -> None:
     """Start a loop: each iteration goes on in one worktree and is told what the last evaluation said; a good one lands."""
     prompt = read_prompt(prompt)
@@ -103,7 +102,7 @@ def start(
             remedy="Add --test, --threshold with --target, --condition or --judge.",
         )
     answer = client().request("POST", "/tasks", body)
-    report(answer, f"{answer['task_id']}  {state(answer['status'])}  {one_line(answer['title'])}", as_json=as_json)
+    report(answer, f"{answer['task_id']}  {state(answer['status'])}  {one_line(answer['title'])}")
 
 
 def _title(command: str | None, prompt: str | None, agent: str | None, input_object: dict[str, Any] | None) -> str:
@@ -175,12 +174,11 @@ def _limits(max_iterations: str | None, timeout_s: float | None) -> dict[str, An
     return {**limits, "max_iterations": int(max_iterations)}
 
 
-@app.command()
-def status(loop_id: Id, as_json: Annotated[bool, json_of("work.loops.api.LoopDetail")] = False) -> None:
+@app.command(prints="work.loops.api.LoopDetail")
+def status(loop_id: Id) -> None:
     """Show where a loop stands: iterations, the last verdict, the best one."""
     loop = client().request("GET", f"/loops/{segment(loop_id)}")
-    if as_json:
-        emit(loop)
+    if printed(loop):
         return
     _show(loop)
 
@@ -218,12 +216,11 @@ def _next(loop: dict[str, Any]) -> str:
     return f"corral loop history {task}; then corral loop resume {task}{landing}"
 
 
-@app.command()
-def history(loop_id: Id, as_json: Annotated[bool, json_of("work.loops.api.Iteration[]")] = False) -> None:
+@app.command(prints="work.loops.api.Iteration[]")
+def history(loop_id: Id) -> None:
     """Show every iteration of a loop: commits, actions of its agent, evaluation; with --json all of it."""
     rows = client().request("GET", f"/loops/{segment(loop_id)}/history")
-    if as_json:
-        emit(rows)
+    if printed(rows):
         return
     if not rows:
         echo("No iteration has been completed yet.")
@@ -244,8 +241,8 @@ def history(loop_id: Id, as_json: Annotated[bool, json_of("work.loops.api.Iterat
                 echo(paint(f"    {visible(line)}", "dim"))
 
 
-@app.command("list")
-def listing(as_json: Annotated[bool, json_of("work.loops.api.Loop[]")] = False) -> None:
+@app.command("list", prints="work.loops.api.Loop[]")
+def listing() -> None:
     """List the loops, the newest first."""
     columns: list[Column] = [
         ("TASK", lambda row: row["task_id"][:8], 8),
@@ -255,47 +252,39 @@ def listing(as_json: Annotated[bool, json_of("work.loops.api.Loop[]")] = False) 
         ("AGE", lambda row: age(row["created_at"]), 5),
         ("TITLE", "title", 60),
     ]
-    table(client().request("GET", "/loops"), columns, empty="There are no loops.", as_json=as_json)
+    table(client().request("GET", "/loops"), columns, empty="There are no loops.")
 
 
-@app.command()
+@app.command(prints="work.loops.api.LoopDetail")
 def stop(
-    loop_id: Id,
-    reason: Annotated[str | None, option("--reason", "Reason, kept with it.", "TEXT")] = None,
-    as_json: Annotated[bool, json_of("work.loops.api.LoopDetail")] = False,
+    loop_id: Id, reason: Annotated[str | None, option("--reason", "Reason, kept with it.", "TEXT")] = None
 ) -> None:
     """Stop a loop; its iterations stay, and `corral loop resume` goes on from them."""
     body = {"reason": reason} if reason is not None else {}
     loop = client().request("POST", f"/loops/{segment(loop_id)}/stop", body)
-    report(loop, f"{loop['task_id']}  {state(loop['status'])}  {loop['iterations']} iterations", as_json=as_json)
+    report(loop, f"{loop['task_id']}  {state(loop['status'])}  {loop['iterations']} iterations")
 
 
-@app.command()
-def resume(
-    loop_id: Id,
-    max_iterations: Most = None,
-    timeout: Timeout = None,
-    as_json: Annotated[bool, json_of("work.loops.api.LoopDetail")] = False,
-) -> None:
+@app.command(prints="work.loops.api.LoopDetail")
+def resume(loop_id: Id, max_iterations: Most = None, timeout: Timeout = None) -> None:
     """Let a loop that was stopped or ended at its limits go on from its last iteration."""
     loop = client().request("POST", f"/loops/{segment(loop_id)}/resume", _limits(max_iterations, timeout))
-    report(loop, f"{loop['task_id']}  {state(loop['status'])}  {loop['iterations']} iterations", as_json=as_json)
+    report(loop, f"{loop['task_id']}  {state(loop['status'])}  {loop['iterations']} iterations")
 
 
-@app.command()
+@app.command(prints="work.merges.wire.Submitted")
 def land(
     loop_id: Id,
     iteration: Annotated[int | None, Option("--iteration", min=1, help="Which one (default: the best).")] = None,
-    as_json: Annotated[bool, json_of("work.merges.wire.Submitted")] = False,
 ) -> None:
     """Queue what an iteration made for landing, although the loop has not converged."""
     body = {} if iteration is None else {"iteration": iteration}
     merge = client().request("POST", f"/loops/{segment(loop_id)}/land", body)
     line = f"{merge['merge_id']}  {state(merge['state'])}" if merge["merge_id"] else "The target has all of it already."
-    report(merge, line, as_json=as_json)
+    report(merge, line)
 
 
-@app.command()
+@app.command(prints="work.loops.api.LoopDiff")
 def diff(
     loop_id: Id,
     before: Annotated[
@@ -304,7 +293,6 @@ def diff(
     ] = None,
     after: Annotated[int | None, Option("--to", min=1, help="Iteration to show (default: the last one).")] = None,
     stat: Stat = False,
-    as_json: Annotated[bool, json_of("work.loops.api.LoopDiff")] = False,
 ) -> None:
     """Show the changes between two iterations of a loop; by default those of the last one."""
-    show_diff(f"/loops/{segment(loop_id)}/diff", stat=stat, as_json=as_json, before=before, after=after)
+    show_diff(f"/loops/{segment(loop_id)}/diff", stat=stat, before=before, after=after)

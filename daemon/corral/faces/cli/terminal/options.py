@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any, TypeVar
 
 from corral.config.paths import find_checkout
 from corral.core.errors import InvalidInput
@@ -14,19 +14,19 @@ from corral.faces.cli.parsing import Argument, Context, Option, Parameter
 from corral.faces.cli.terminal.context import Common, author, client, here, project, session_id
 
 __all__ = [
-    "Common", "Json", "argument", "author", "client", "here", "json_object", "json_of", "option", "project", "session_id",
+    "Common", "argument", "author", "client", "command", "here", "json_object", "option", "project", "session_id",
 ]  # fmt: skip
+F = TypeVar("F", bound=Callable[..., Any])
 
-Json = Annotated[bool, Option("--json", help="Print one JSON document.")]
 
+def command(**more: Any) -> Callable[[F], F]:
+    """Say what a function is as a command that stands in no group; ``more``: as of :class:`Command`."""
 
-def json_of(answer: str) -> Parameter:
-    """The option ``--json``, for ``Annotated[bool, …]``.
+    def keep(function: F) -> F:
+        vars(function)["command"] = more
+        return function
 
-    Args:
-        answer: The type of what is printed, below ``corral``; with ``[]`` a list of it. It is loaded for ``corral schema`` alone.
-    """
-    return Option("--json", help="Print one JSON document.", answer=answer)
+    return keep
 
 
 def option(flag: str, about: str, metavar: str, *, short: str | None = None, of: str = "", **more: Any) -> Parameter:

@@ -15,8 +15,8 @@ from corral.faces.cli.parsing import Argument, Exit, Group, Option
 from corral.faces.cli.program.settings_file import load_settings
 from corral.faces.cli.terminal.context import project
 from corral.faces.cli.terminal.diff_view import show_patch
-from corral.faces.cli.terminal.options import argument, client, content, json_of, option
-from corral.faces.cli.terminal.output import echo, emit, facts, paint, report
+from corral.faces.cli.terminal.options import argument, client, content, option
+from corral.faces.cli.terminal.output import echo, facts, for_programs, paint, printed, report
 from corral.faces.cli.terminal.person import confirm, is_terminal, refuse_agents
 from corral.faces.cli.terminal.tables import Column, age, table
 from corral.work.agents.cli import record
@@ -25,13 +25,11 @@ app = Group("Agents: team members and agent definitions that do tasks.")
 app.add(record.app)
 
 
-@app.command("list")
-def listing(as_json: Annotated[bool, json_of("work.agents.api.Agent[]")] = False) -> None:
+@app.command("list", prints="work.agents.api.Agent[]")
+def listing() -> None:
     """List the agents that `corral task submit --agent` accepts."""
     rows = client().request("GET", "/agents")
-    if as_json:
-        emit(rows)
-    else:
+    if not printed(rows):
         show_table(rows, ("FROM", "source", 8))
 
 
@@ -44,33 +42,30 @@ def show_table(rows: list[dict[str, Any]], more: Column, *, empty: str = "") -> 
             echo(paint(one_line(f"{row['name']} cannot start here: {row['problem']}"), "yellow"))
 
 
-@app.command()
+@app.command(prints="work.swarm.api.Terminating")
 def kill(
     agent: Annotated[
         str, argument("A running agent, as `corral swarm status` shows it, or its task.", "AGENT", of="running agent")
     ],
-    as_json: Annotated[bool, json_of("work.swarm.api.Terminating")] = False,
 ) -> None:
     """Stop an agent's worker; its task is tried again, as after any failure."""
     answer = client().request("POST", f"/swarm/agents/{segment(agent)}/kill")
-    report(answer, f"{one_line(agent)} is being stopped; task {answer['task_id'][:8]} is tried again.", as_json=as_json)
+    report(answer, f"{one_line(agent)} is being stopped; task {answer['task_id'][:8]} is tried again.")
 
 
-@app.command()
+@app.command(prints="work.agents.api.AgentShown")
 def show(
     name: Name,
     version: Annotated[
         str | None, option("--version", "Show the text of a version, as `corral agent versions` lists it.", "V")
     ] = None,
-    as_json: Annotated[bool, json_of("work.agents.api.AgentShown")] = False,
 ) -> None:
     """Show the runner, model, tools, limits and capabilities of an agent; or one version of its definition."""
     if version is not None:
-        show_version(name, version, as_json=as_json)
+        show_version(name, version)
         return
     agent = client().request("GET", f"/agents/{segment(name)}")
-    if as_json:
-        emit(agent)
+    if printed(agent):
         return
     echo(paint(one_line(agent["name"]), "bold"))
     plain = ("description", "runner", "model", "source", "file", "problem")
@@ -93,8 +88,8 @@ Name = Annotated[str, argument("An agent's name, as `corral agent list` shows it
 _VERSION = "A version: 1.2.0, or the first six or more characters of its hash."
 
 
-@app.command()
-def versions(name: Name, as_json: Annotated[bool, json_of("work.agents.api.AgentVersion[]")] = False) -> None:
+@app.command(prints="work.agents.api.AgentVersion[]")
+def versions(name: Name) -> None:
     """List the versions of an agent's definition, the newest first."""
     columns: list[Column] = [
         ("VERSION", lambda row: f"{row['version']}{' *' if row['current'] else ''}", 12),
@@ -105,34 +100,29 @@ def versions(name: Name, as_json: Annotated[bool, json_of("work.agents.api.Agent
         ("CHANGE", "changelog", 50),
     ]
     rows = client().request("GET", f"/agents/{segment(name)}/versions")
-    table(rows, columns, empty=f"{one_line(name)} has no definition, and so no versions.", as_json=as_json)
-    if not as_json and any(row["current"] for row in rows):
+    table(rows, columns, empty=f"{one_line(name)} has no definition, and so no versions.")
+    if not for_programs() and any(row["current"] for row in rows):
         echo(paint("* what its file says now", "dim"))
 
 
-@app.command()
+@app.command(prints="work.agents.api.VersionDiff")
 def diff(
     name: Name,
     before: Annotated[str, Argument(help=_VERSION, metavar="V1")],
     after: Annotated[str, Argument(help=_VERSION, metavar="V2")],
-    as_json: Annotated[bool, json_of("work.agents.api.VersionDiff")] = False,
 ) -> None:
     """Show what differs between two versions of an agent's definition."""
     answer = client().request("GET", f"/agents/{segment(name)}/diff", query={"before": before, "after": after})
-    if as_json:
-        emit(answer)
-    elif answer["patch"]:
+    if printed(answer):
+        return
+    if answer["patch"]:
         show_patch(answer["patch"])
     else:
         echo("No difference.")
 
 
-@app.command()
-def rollback(
-    name: Name,
-    version: Annotated[str, Argument(help=_VERSION, metavar="V")],
-    as_json: Annotated[bool, json_of("work.agents.api.Deployed")] = False,
-) -> None:
+@app.command(prints="work.agents.api.Deployed")
+def rollback(name: Name, version: Annotated[str, Argument(help=_VERSION, metavar="V")]) -> None:
     """Write a version of an agent's definition back into its file, for you to look at and commit.
 
     Refused while the file has text that is in no commit and in no version. A running attempt goes on with the version that it
@@ -142,14 +132,13 @@ def rollback(
     answer = client().request("POST", f"/agents/{segment(name)}/rollback", {"version": version})
     file = one_line(answer["file"])
     line = f"{file} is version {answer['version']} again; look at it with git diff, and commit it."
-    report(answer, line if answer["changed"] else f"{file} is version {answer['version']} already.", as_json=as_json)
+    report(answer, line if answer["changed"] else f"{file} is version {answer['version']} already.")
 
 
-def show_version(name: str, version: str, *, as_json: bool) -> None:
+def show_version(name: str, version: str) -> None:
     """Print one version with its text."""
     shown: dict[str, Any] = client().request("GET", f"/agents/{segment(name)}/versions/{segment(version)}")
-    if as_json:
-        emit(shown)
+    if printed(shown):
         return
     echo(paint(one_line(f"{shown['agent']} {shown['version']}"), "bold"))
     plain = ("content_hash", "created_at", "author", "reason", "changelog")
@@ -163,12 +152,11 @@ def show_version(name: str, version: str, *, as_json: bool) -> None:
 _TRUST = "It names commands that nobody approved: its tasks wait until you run corral trust."
 
 
-@app.command()
+@app.command(prints="work.agents.api.PinChange")
 def pin(
     name: Annotated[str, argument("An agent's name.", "NAME", of="agent")],
     version: Annotated[str | None, Argument(help=_VERSION, metavar="[V]")] = None,
     unpin: Annotated[bool, Option("--unpin", help="Work by what the file says again.")] = False,
-    as_json: Annotated[bool, json_of("work.agents.api.PinChange")] = False,
 ) -> None:
     """Pin an agent to a version of its definition.
 
@@ -184,12 +172,12 @@ def pin(
         if unpin
         else f"{answer['agent']} is pinned to {answer['version']}"
     )
-    report(answer, f"{line}.", as_json=as_json)
-    if answer.get("waits_for_trust") and not as_json:
+    report(answer, f"{line}.")
+    if answer.get("waits_for_trust") and not for_programs():
         echo(paint(_TRUST, "yellow"))
 
 
-@app.command()
+@app.command(prints="work.agents.api.RolloutShown")
 def rollout(
     name: Annotated[str, Argument(help="An agent's name; or `status` or `stop`, and then the name.", metavar="NAME")],
     of: Annotated[str | None, Argument(help="After `status` or `stop`: an agent's name.", metavar="[NAME]")] = None,
@@ -197,7 +185,6 @@ def rollout(
     share: Annotated[
         str | None, option("--share", "Share of the tasks that work by it, such as 20%.", "PERCENT")
     ] = None,
-    as_json: Annotated[bool, json_of("work.agents.api.RolloutShown")] = False,
 ) -> None:
     """Have a share of an agent's tasks work by a new version, and compare.
 
@@ -208,7 +195,7 @@ def rollout(
         if name not in ("status", "stop") or to is not None or share is not None:
             raise InvalidInput("Write `corral agent rollout status NAME`, `stop NAME`, or `NAME --to V --share 20%`.")
         path = f"/agents/{segment(of)}/rollout"
-        _show(client().request("GET", path) if name == "status" else client().request("DELETE", path), as_json=as_json)
+        _show(client().request("GET", path) if name == "status" else client().request("DELETE", path))
         return
     if to is None or share is None:
         raise InvalidInput(
@@ -217,10 +204,10 @@ def rollout(
     body = {"version": to, "share": _share(share)}
     typed = shlex.join(["corral", "agent", "rollout", name, "--to", to, "--share", share])
     refuse_agents("Rolling out a version of an agent", typed)
-    _show(client().request("POST", f"/agents/{segment(name)}/rollout", body), as_json=as_json)
+    _show(client().request("POST", f"/agents/{segment(name)}/rollout", body))
 
 
-@app.command()
+@app.command(prints="work.agents.api.Improvement")
 def improve(
     name: Annotated[str, argument("An agent's name.", "NAME", of="agent")],
     feedback: Annotated[
@@ -233,7 +220,6 @@ def improve(
     resume: Annotated[bool, Option("--resume", help="Go on with one whose tasks failed.")] = False,
     deploy: Annotated[bool, Option("--deploy", help="Write its new version into the agent's file.")] = False,
     yes: Annotated[bool, Option("--yes", "-y", help="Do not prompt.")] = False,
-    as_json: Annotated[bool, json_of("work.agents.api.Improvement")] = False,
 ) -> None:
     """Have a meta-agent propose a better version of an agent, and compare both.
 
@@ -248,19 +234,18 @@ def improve(
         refuse_agents("Deploying a version of an agent", f"corral agent improve {shlex.quote(name)} {flag}")
     path = f"/agents/{segment(name)}/improvement"
     if deploy:
-        _deploy(client().request("GET", path), yes=yes, as_json=as_json)
+        _deploy(client().request("GET", path), yes=yes)
         return
     if status:
         improvement = client().request("GET", path)
     else:
         text = content("--feedback", str(feedback)) if feedback is not None else None
-        asks = is_terminal() and not yes and not as_json
+        asks = is_terminal() and not yes and not for_programs()
         if asks and not confirm(_question(name, deploys=deploy_if_better), default=False):
             raise Exit(1)
         body = {"feedback": text, "deploy_if_better": deploy_if_better}
         improvement = client().request("POST", f"{path}/resume") if resume else client().request("POST", path, body)
-    if as_json:
-        emit(improvement)
+    if printed(improvement):
         return
     _show_improvement(improvement)
     if (improvement["report"] or {}).get("recommendation") == "deploy" and not improvement["report"]["deployed"]:
@@ -279,14 +264,14 @@ def _question(name: str, *, deploys: bool) -> str:
     return f"Spend up to {most:g} USD on an improvement of {name}{then}?"
 
 
-def _deploy(improvement: Mapping[str, Any], *, yes: bool, as_json: bool) -> None:
+def _deploy(improvement: Mapping[str, Any], *, yes: bool) -> None:
     """Write the version that an improvement has made into the agent's file, once somebody agrees."""
     agent, version, comparison = improvement["agent"], improvement["version"], improvement["report"]
     if not comparison:
         raise InvalidInput(
             f"The improvement of {agent} has no report yet.", remedy=f"corral agent improve {agent} --status"
         )
-    if not as_json:
+    if not for_programs():
         _show_improvement(improvement)
     warning = (
         "" if comparison["recommendation"] == "deploy" else f" The report recommends {comparison['recommendation']}."
@@ -296,7 +281,7 @@ def _deploy(improvement: Mapping[str, Any], *, yes: bool, as_json: bool) -> None
     answer = client().request("POST", f"/agents/{segment(agent)}/rollback", {"version": version})
     file = one_line(answer["file"])
     deployed = {**improvement, "report": {**comparison, "deployed": answer["file"]}}
-    report(deployed, f"{file} is version {version}; look at it with git diff, and commit it.", as_json=as_json)
+    report(deployed, f"{file} is version {version}; look at it with git diff, and commit it.")
 
 
 def _show_improvement(improvement: Mapping[str, Any]) -> None:
@@ -329,9 +314,8 @@ def _share(text: str) -> float:
     return share
 
 
-def _show(answer: Mapping[str, Any], *, as_json: bool) -> None:
-    if as_json:
-        emit(answer)
+def _show(answer: Mapping[str, Any]) -> None:
+    if printed(answer):
         return
     head = f"{answer['agent']} {answer['version']} instead of {answer['from']}, for {100 * answer['share']:g} % of the tasks"
     echo(paint(one_line(head), "bold"))

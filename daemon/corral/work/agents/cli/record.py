@@ -11,8 +11,8 @@ from corral.core.errors import InvalidInput
 from corral.core.instants import span_s
 from corral.core.visible import one_line
 from corral.faces.cli.parsing import Group, Option
-from corral.faces.cli.terminal.options import argument, client, json_of, option
-from corral.faces.cli.terminal.output import echo, emit, paint, report
+from corral.faces.cli.terminal.options import argument, client, option
+from corral.faces.cli.terminal.output import echo, paint, printed, report
 from corral.faces.cli.terminal.tables import Column, table
 
 app = Group()
@@ -57,14 +57,13 @@ _COLUMNS: list[Column] = [
 ]
 
 
-@app.command()
+@app.command(prints="work.agents.api.AgentRecord[]")
 def stats(
     name: Annotated[str | None, argument("An agent's name (default: all).", "NAME", of="agent")] = None,
     since: Annotated[
         str | None, option("--since", "How far back, such as 12h, 7d or 4w (default: all).", "SPAN")
     ] = None,
     by: Annotated[By | None, option("--by", "Also tell these apart.", "GROUP")] = None,
-    as_json: Annotated[bool, json_of("work.agents.api.AgentRecord[]")] = False,
 ) -> None:
     """Show what the work of agents came to: success, landing, time, tokens, cost, feedback.
 
@@ -77,8 +76,7 @@ def stats(
         except ValueError as error:
             raise InvalidInput(f"--since {since!r}: {error}.", remedy="Write 90m, 12h, 7d or 4w.") from error
     rows = client().request("GET", "/agent-record", query=query)
-    if as_json:
-        emit(rows)
+    if printed(rows):
         return
     columns: list[Column] = [("AGENT", lambda row: row["agent"] if row["group"] is None else "", 24)]
     if by is not None:
@@ -90,14 +88,13 @@ def stats(
                 echo(paint(one_line(f"{row['agent']}: {comment}"), "dim"))
 
 
-@feedback_app.command()
+@feedback_app.command(prints="work.tasks.api.Feedback")
 def feedback(
     task_id: Annotated[str, argument("A task's number or id, or its first four or more characters.", "ID", of="task")],
     rating: Annotated[int | None, Option("--rating", min=1, max=5, help="1 (useless) to 5 (excellent).")] = None,
     comment: Annotated[str | None, option("--comment", "Praise or complaint.", "TEXT")] = None,
-    as_json: Annotated[bool, json_of("work.tasks.api.Feedback")] = False,
 ) -> None:
     """Say what you think of a task's work; it counts for the agent that did it. The last word replaces those before."""
     answer = client().request("POST", f"/tasks/{segment(task_id)}/feedback", {"rating": rating, "comment": comment})
     whose = f"the agent {one_line(answer['agent'])}" if answer["agent"] else "no agent: a command, or a session, did it"
-    report(answer, f"{answer['task_id'][:8]}  noted, for {whose}", as_json=as_json)
+    report(answer, f"{answer['task_id'][:8]}  noted, for {whose}")

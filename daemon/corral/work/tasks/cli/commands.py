@@ -16,8 +16,8 @@ from corral.core.states import Combine, RunnerName, TaskSort, TaskStatus
 from corral.core.visible import log_text, one_line
 from corral.faces.cli.parsing import Argument, Group, Option
 from corral.faces.cli.terminal.diff_view import Stat, show_diff, stat_line
-from corral.faces.cli.terminal.options import argument, author, client, json_object, json_of, option, session_id
-from corral.faces.cli.terminal.output import coloured, echo, emit, fact, paint, report, state
+from corral.faces.cli.terminal.options import argument, author, client, json_object, option, session_id
+from corral.faces.cli.terminal.output import coloured, echo, emit, fact, for_programs, paint, printed, report, state
 from corral.faces.cli.terminal.tables import Column, age, table
 from corral.work.agents.cli import record
 from corral.work.dead_letters import cli as dead_letters
@@ -38,7 +38,7 @@ Id = Annotated[
 ]
 
 
-@app.command()
+@app.command(prints="work.tasks.api.Submitted")
 def submit(
     title: Annotated[
         str | None,
@@ -107,7 +107,6 @@ def submit(
     key: Annotated[
         str | None, option("--idempotency-key", "Idempotency key: the same key returns the same task.", "KEY")
     ] = None,
-    as_json: Annotated[bool, json_of("work.tasks.api.Submitted")] = False,
 ) -> None:
     """Submit a task. It runs in its own worktree; its changes are merged and verified."""
     prompt = read_prompt(prompt)
@@ -151,21 +150,19 @@ def submit(
     }
     answer = client().request("POST", "/tasks", body)
     line = f"{answer['number']:>5}  {state(answer['status'])}  {one_line(answer['title'])}  {answer['task_id'][:8]}"
-    report(answer, line, as_json=as_json)
+    report(answer, line)
 
 
-@app.command("batch-submit")
+@app.command("batch-submit", prints="work.tasks.api.BatchSubmitted")
 def batch_submit(
     file: Annotated[Path, Option("--file", "-f", help="YAML or JSON: a list of tasks, or {tasks: [...]}.")],
-    as_json: Annotated[bool, json_of("work.tasks.api.BatchSubmitted")] = False,
 ) -> None:
     """Submit the tasks of a file, all or none; they can depend on each other by `name`."""
     items = read_batch(file)
     common = {"submitted_by": session_id(), **author()}
     tasks = [{**common, "idempotency_key": _key(), **item} if isinstance(item, dict) else item for item in items]
     answer = client().request("POST", "/tasks/batch", {"tasks": tasks})
-    if as_json:
-        emit(answer)
+    if printed(answer):
         return
     for number, task_id in zip(answer["numbers"], answer["task_ids"], strict=True):
         echo(f"{number:>5}  {task_id}")
@@ -173,7 +170,7 @@ def batch_submit(
     echo(paint("1 task was submitted." if number == 1 else f"{number} tasks were submitted.", "dim"))
 
 
-@app.command("list")
+@app.command("list", prints="work.tasks.api.Task[]")
 def listing(
     status: Annotated[list[TaskStatus | Outcome] | None, option("--status", _STATES, "STATE")] = None,
     priority: Annotated[int, Option("--priority", min=0, max=10, help="Only this priority and above.")] = 0,
@@ -184,12 +181,11 @@ def listing(
     sort: Annotated[TaskSort, Option("--sort", help="Order: by priority and age, or by age.")] = TaskSort.PRIORITY,
     limit: Annotated[int | None, Option("--limit", min=1, help="Maximum number of tasks.")] = None,
     compact: Annotated[bool, Option("--compact", help="One short line per task, without a heading.")] = False,
-    as_json: Annotated[bool, json_of("work.tasks.api.Task[]")] = False,
 ) -> None:
     """List tasks, highest priority first."""
     only = {"agent": agent, "task_type": task_type, "template": template, "thread_id": thread, "sort": sort.value}
     rows = client().listing("/tasks", {"status": status or [], "min_priority": priority, **only}, limit)
-    if compact and not as_json:
+    if compact and not for_programs():
         for row in rows:
             title = one_line(row["title"])
             echo(f"{row['number']:>5} {row['task_id'][:8]} {row['outcome']:<11} {row['priority']:>2} {title}")
@@ -205,44 +201,39 @@ def listing(
     ]
     is_filtered = any((status, priority, agent, task_type, template, thread))
     empty = "No such task." if is_filtered else "No tasks. Submit one: corral task submit --title … --command …"
-    table(rows, columns, empty=empty, as_json=as_json)
+    table(rows, columns, empty=empty)
 
 
-@app.command()
+@app.command(prints="work.tasks.api.TaskDetail")
 def detail(
     task_id: Id,
     follow: Annotated[
         bool, Option("--follow", "-f", help="Print its events and its worker's output until it has ended.")
     ] = False,
-    as_json: Annotated[bool, json_of("work.tasks.api.TaskDetail")] = False,
 ) -> None:
     """Show all about a task: input, attempts, usage, result, landing."""
     if follow:
-        follow_task(client(), task_id, as_json=as_json)
+        follow_task(client(), task_id)
         return
     task = client().request("GET", f"/tasks/{segment(task_id)}/detail")
-    if as_json:
-        emit(task)
-    else:
+    if not printed(task):
         show_task(task, changed=stat_line(f"/tasks/{segment(task_id)}/diff"))
 
 
-@app.command()
-def diff(task_id: Id, stat: Stat = False, as_json: Annotated[bool, json_of("work.merges.api.Changes")] = False) -> None:
+@app.command(prints="work.merges.api.Changes")
+def diff(task_id: Id, stat: Stat = False) -> None:
     """Show what a task has changed, also while it runs."""
-    show_diff(f"/tasks/{segment(task_id)}/diff", stat=stat, as_json=as_json)
+    show_diff(f"/tasks/{segment(task_id)}/diff", stat=stat)
 
 
-@app.command()
+@app.command(prints="work.tasks.api.Claimed")
 def claim(
     task_types: Annotated[list[str] | None, option("--type", "Only tasks of this type; repeatable.", "TYPE")] = None,
-    as_json: Annotated[bool, json_of("work.tasks.api.Claimed")] = False,
 ) -> None:
     """Claim the next task that no worker executes; it stays yours until you complete it or your session ends."""
     body = {"task_types": task_types or [], "session_id": session_id(), "idempotency_key": _key()}
     answer = client().request("POST", "/tasks/claim", body)
-    if as_json:
-        emit(answer)
+    if printed(answer):
         return
     if answer["success"]:
         echo(f"{answer['task_id']}  {one_line(answer['title'])}")
@@ -256,55 +247,49 @@ def claim(
         echo(paint(f"You already hold {task['task_id']}  {one_line(task['title'])}", "dim"))
 
 
-@app.command()
+@app.command(prints="work.tasks.api.Completed")
 def complete(
     task_id: Id,
     failed: Annotated[bool, Option("--failed", help="Report a failure; it is not retried.")] = False,
     result: Annotated[str | None, option("--result", "Result: a JSON object.", "JSON")] = None,
     error: Annotated[str | None, option("--error", "Reason of the failure.", "TEXT")] = None,
-    as_json: Annotated[bool, json_of("work.tasks.api.Completed")] = False,
 ) -> None:
     """Complete a task that you claimed, or report its failure."""
     value = json_object("--result", result)
     body = {"success": not failed, "result": value, "error_message": error, "session_id": session_id()}
-    _acted("complete", task_id, body, as_json)
+    _acted("complete", task_id, body)
 
 
-@app.command()
+@app.command(prints="work.tasks.api.TaskState")
 def cancel(
     task_id: Id,
     reason: Annotated[str, Option("--reason", help="Reason, stored with the task.")] = "Cancelled.",
     convention: Annotated[
         bool, Option("--convention", help="End it as failed, with error_code cancelled_by_orchestrator.")
     ] = False,
-    as_json: Annotated[bool, json_of("work.tasks.api.TaskState")] = False,
 ) -> None:
     """Cancel a task. A running task is stopped and its work saved."""
-    _acted("cancel", task_id, {"reason": reason, "convention": convention}, as_json)
+    _acted("cancel", task_id, {"reason": reason, "convention": convention})
 
 
-@app.command()
-def retry(task_id: Id, as_json: Annotated[bool, json_of("work.tasks.api.TaskState")] = False) -> None:
+@app.command(prints="work.tasks.api.TaskState")
+def retry(task_id: Id) -> None:
     """Retry a task on the target's current tip; tasks that failed because of it are retried too."""
-    _acted("retry", task_id, None, as_json)
+    _acted("retry", task_id, None)
 
 
-@app.command()
+@app.command(prints="work.tasks.api.Reprioritized")
 def reprioritize(
-    task_id: Id,
-    priority: Annotated[int, Argument(min=0, max=10, help="10 first.", metavar="PRIORITY")],
-    as_json: Annotated[bool, json_of("work.tasks.api.Reprioritized")] = False,
+    task_id: Id, priority: Annotated[int, Argument(min=0, max=10, help="10 first.", metavar="PRIORITY")]
 ) -> None:
     """Change the priority of a task that has not started."""
     answer = client().request("POST", f"/tasks/{segment(task_id)}/reprioritize", {"priority": priority})
-    report(answer, f"{answer['task_id']}  priority {answer['priority']}", as_json=as_json)
+    report(answer, f"{answer['task_id']}  priority {answer['priority']}")
 
 
-def _acted(verb: str, task_id: str, body: dict[str, Any] | None, as_json: bool) -> None:
+def _acted(verb: str, task_id: str, body: dict[str, Any] | None) -> None:
     answer = client().request("POST", f"/tasks/{segment(task_id)}/{verb}", body)
-    if as_json:
-        emit(answer)
-    else:
+    if not printed(answer):
         echo(f"{answer['task_id']}  {state(answer['status'])}")
         if verb == "cancel" and answer["status"] in (TaskStatus.RUNNING, TaskStatus.INTERRUPTED):
             echo(f"Its worker is being stopped, and its work saved: corral wait {answer['task_id'][:8]}")
@@ -315,16 +300,15 @@ def _acted(verb: str, task_id: str, body: dict[str, Any] | None, as_json: bool) 
             echo(paint(f"Not committed, so not submitted: {paths}. Commit it, then run: corral merge submit", "yellow"))
 
 
-@app.command()
+@app.command(prints="work.tasks.api.LogText")
 def logs(
     task_id: Id,
     follow: Annotated[bool, Option("--follow", "-f", help="Follow the log.")] = False,
     attempt: Annotated[int | None, Option("--attempt", min=1, help="Attempt number (default: the last).")] = None,
     raw: Annotated[bool, Option("--raw", help="Show a client's event stream as it is.")] = False,
-    as_json: Annotated[bool, json_of("work.tasks.api.LogText")] = False,
 ) -> None:
     """Show the output of a task's worker; a client's as its texts and tool calls."""
-    print_log(f"/tasks/{segment(task_id)}/log", follow=follow, attempt=attempt, readable=not raw, as_json=as_json)
+    print_log(f"/tasks/{segment(task_id)}/log", follow=follow, attempt=attempt, readable=not raw)
 
 
 def print_log(
@@ -334,7 +318,6 @@ def print_log(
     attempt: int | None = None,
     readable: bool = False,
     run: str | None = None,
-    as_json: bool = False,
 ) -> None:
     """Print a log of the daemon, up to its current end or as it grows; as JSON in one piece: ``{text, complete}``.
 
@@ -347,7 +330,7 @@ def print_log(
         query["readable"] = "true" if readable else None
         part = speaker.request("GET", path, query=query, timeout_s=40, is_poll=follow)
         run_title = run_heading(part["run"]) if part.get("run") else ""
-        if as_json:
+        if for_programs():
             pieces.append(part["text"])
         else:
             print(
@@ -360,7 +343,7 @@ def print_log(
             run = str(part["run"]["number"])
         if not part["text"] and (part["complete"] or not follow):
             break
-    if as_json:
+    if for_programs():
         emit({"text": "".join(pieces), "complete": part["complete"], **({"run": part["run"]} if "run" in part else {})})
 
 
