@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 from corral.client.connection import segment
 from corral.core.visible import one_line
+from corral.faces.cli.asking import Asks, Field, Request
 from corral.faces.cli.parsing import Exit, Group, Option
-from corral.faces.cli.terminal.options import argument, client, json_object, option, session_id, to_lock_keys
+from corral.faces.cli.terminal.options import argument, client, to_lock_keys
 from corral.faces.cli.terminal.output import echo, printed, report
 from corral.faces.cli.terminal.tables import Column, table
 
@@ -18,32 +19,25 @@ _SHOWN = (
     "feature_id", "title", "status", "registered_by", "branch_name", "merge_priority", "registered_at", "completed_at",
 )  # fmt: skip
 FeatureId = Annotated[str, argument("The feature's name, such as FEAT-123.", "ID", of="feature")]
-CLAIM_HELP = "A path, a glob, or a logical key such as 'api:GET /v1/users'; repeatable."
 
 
-@app.command(prints="coordination.features.api.Registered")
-def register(
-    feature_id: FeatureId,
-    claim: Annotated[list[str], option("--claim", CLAIM_HELP, "KEY")],
-    title: Annotated[str | None, option("--title", "A short title.", "TEXT")] = None,
-    branch: Annotated[str | None, option("--branch", "The branch of the feature.", "NAME", of="branch")] = None,
-    priority: Annotated[
-        int | None,
-        Option("--priority", help="Priority for ordering merges (default: 5).", min=-1000, max=1000),
-    ] = None,
-    metadata: Annotated[str | None, option("--metadata", "Further data: a JSON object.", "JSON")] = None,
-) -> None:
+@app.command(
+    asks=Asks(
+        "POST /features",
+        Field("feature_id", "ID", of="feature"),
+        Field("resource_claims", "--claim", "KEY"),
+        Field("title", "--title", "TEXT"),
+        Field("branch_name", "--branch", "NAME", of="branch"),
+        Field("merge_priority", "--priority"),
+        Field("metadata", "--metadata", "JSON"),
+        by="session_id",
+    ),
+    prints="coordination.features.api.Registered",
+)
+def register(request: Request) -> None:
     """Register a feature, or replace the claims of an active one."""
-    body = {
-        "feature_id": feature_id,
-        "resource_claims": to_lock_keys(claim),
-        "title": title,
-        "branch_name": branch,
-        "metadata": json_object("--metadata", metadata) or {},
-        "session_id": session_id(),
-        **({"merge_priority": priority} if priority is not None else {}),
-    }
-    answer = client().request("POST", "/features", body)
+    request["resource_claims"] = to_lock_keys(request["resource_claims"])
+    answer = request.send()
     report(answer, one_line(f"{answer['feature_id']}: {answer['action']}, {', '.join(answer['resource_claims'])}"))
 
 
@@ -75,15 +69,15 @@ def show(feature_id: FeatureId) -> None:
         echo(f"claims: {one_line(claim)}")
 
 
-@app.command(prints="coordination.features.api.Judgement")
-def analyze(
-    feature_id: Annotated[str | None, argument("A registered feature.", "ID", show_default=False, of="feature")] = None,
-    claim: Annotated[list[str] | None, option("--claim", CLAIM_HELP, "KEY")] = None,
-) -> None:
+@app.command(
+    asks=Asks("POST /features/analyze", Field("feature_id", "ID", of="feature"), Field("claims", "--claim", "KEY")),
+    prints="coordination.features.api.Judgement",
+)
+def analyze(request: Request) -> None:
     """Check claims against active features; exits with 4 if they must run one after the other."""
-    answer = client().request(
-        "POST", "/features/analyze", {"feature_id": feature_id, "claims": to_lock_keys(claim) if claim else None}
-    )
+    if claims := request["claims"]:
+        request["claims"] = to_lock_keys(claims)
+    answer = request.send()
     if not printed(answer):
         _explain(answer)
     if answer["feasibility"] == "SEQUENTIAL":
@@ -103,13 +97,15 @@ def _explain(answer: dict[str, Any]) -> None:
         echo(f"  and {answer['left_out']} more features")
 
 
-@app.command(prints="coordination.features.api.Deregistered")
+@app.command(
+    asks=Asks("POST /features/deregister", Field("feature_id", "ID", of="feature"), "cancelled", by="session_id"),
+    prints="coordination.features.api.Deregistered",
+)
 def deregister(
-    feature_id: FeatureId,
+    request: Request,
     cancelled: Annotated[bool, Option("--cancelled", help="The feature was abandoned, not completed.")] = False,
 ) -> None:
     """End a feature: its claims no longer count."""
-    status = "cancelled" if cancelled else "completed"
-    body = {"feature_id": feature_id, "status": status, "session_id": session_id()}
-    answer = client().request("POST", "/features/deregister", body)
+    request["status"] = "cancelled" if cancelled else "completed"
+    answer = request.send()
     report(answer, one_line(f"{answer['feature_id']}: {answer['status']}"))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any
+from typing import Annotated
 
 from corral.client.connection import segment
 from corral.core.visible import one_line
-from corral.faces.cli.parsing import Group, Option
-from corral.faces.cli.terminal.options import argument, client, option, session_id
+from corral.faces.cli.asking import Asks, Field, Request
+from corral.faces.cli.parsing import Group
+from corral.faces.cli.terminal.options import argument, client
 from corral.faces.cli.terminal.output import echo, fact, moment, paint, printed, report
 from corral.faces.cli.terminal.tables import Column, table
 
@@ -22,17 +23,14 @@ _PARTS = (
 )
 
 
-def _items(what: str) -> Any:
-    return Option(help=f"{what}; repeatable.", metavar="TEXT")
-
-
-@app.command("list", prints="coordination.handoffs.api.Handoff[]")
-def listing(
-    agent: Annotated[str | None, option("--agent", "Only handoffs of this agent.", "NAME", of="session")] = None,
-    limit: Annotated[int, Option("--limit", help="Maximum number of rows.", min=1, max=100)] = 20,
-) -> None:
+@app.command(
+    "list",
+    asks=Asks("GET /handoffs", Field("agent_name", "--agent", "NAME", of="session"), Field("limit", "--limit")),
+    prints="coordination.handoffs.api.Handoff[]",
+)
+def listing(request: Request) -> None:
     """List handoffs, newest first."""
-    rows = client().request("GET", "/handoffs", query={"agent_name": agent, "limit": limit})["handoffs"]
+    rows = request.send()["handoffs"]
     columns: list[Column] = [
         ("ID", lambda row: row["handoff_id"][:8], 8),
         ("WHEN (UTC)", lambda row: moment(row["created_at"]), 19),
@@ -61,24 +59,23 @@ def show(handoff_id: Annotated[str, argument("A handoff's id, or its first chara
             echo(f"  {label:<8} {one_line(item)}")
 
 
-@app.command(prints="coordination.handoffs.api.Written")
+@app.command(
+    asks=Asks(
+        "POST /handoffs",
+        Field("completed_work", "--done", "TEXT"),
+        Field("in_progress", "--doing", "TEXT"),
+        Field("decisions", "--decided", "TEXT"),
+        Field("next_steps", "--next", "TEXT"),
+        Field("relevant_files", "--file", "TEXT"),
+        by="session_id",
+    ),
+    prints="coordination.handoffs.api.Written",
+)
 def write(
+    request: Request,
     summary: Annotated[str, argument("State of the work; '-' reads it from standard input.", "TEXT")],
-    done: Annotated[list[str] | None, _items("Completed work")] = None,
-    doing: Annotated[list[str] | None, _items("Work in progress")] = None,
-    decided: Annotated[list[str] | None, _items("A decision and its reason")] = None,
-    next_step: Annotated[list[str] | None, Option("--next", help="The next step; repeatable.")] = None,
-    file: Annotated[list[str] | None, _items("A relevant file")] = None,
 ) -> None:
     """Write a handoff for the next session."""
-    body = {
-        "summary": sys.stdin.read() if summary == "-" else summary,
-        "completed_work": done,
-        "in_progress": doing,
-        "decisions": decided,
-        "next_steps": next_step,
-        "relevant_files": file,
-        "session_id": session_id(),
-    }
-    answer = client().request("POST", "/handoffs", body)
+    request["summary"] = sys.stdin.read() if summary == "-" else summary
+    answer = request.send()
     report(answer, f"{answer['handoff_id']}  written")

@@ -6,8 +6,9 @@ from typing import Annotated, Any
 
 from corral.core.errors import InvalidInput
 from corral.core.visible import one_line
+from corral.faces.cli.asking import Asks, Field, Request
 from corral.faces.cli.parsing import Exit, Group, Option
-from corral.faces.cli.terminal.options import argument, client, option, session_id, to_lock_keys
+from corral.faces.cli.terminal.options import argument, client, to_lock_keys
 from corral.faces.cli.terminal.output import echo, moment, printed, report
 from corral.faces.cli.terminal.progress import progress
 from corral.faces.cli.terminal.tables import Column, table
@@ -17,7 +18,6 @@ Paths = Annotated[list[str], argument("Paths, globs, or logical keys such as 'ap
 HELD = 4
 ANSWER_S = 30.0
 """Time for an answer beyond the requested wait, seconds."""
-EXTEND_S = 1800.0
 
 
 @app.command("list", prints="coordination.locks.api.Lock[]")
@@ -42,10 +42,11 @@ def _until(row: dict[str, Any]) -> str:
     return moment(str(row["expires_at"]))
 
 
-@app.command(prints="coordination.locks.api.Checked[]")
-def check(paths: Paths) -> None:
+@app.command(asks=Asks("POST /locks/check", by="session_id"), prints="coordination.locks.api.Checked[]")
+def check(request: Request, paths: Paths) -> None:
     """Show who holds paths; exits with 4 if another session holds one."""
-    rows = client().request("POST", "/locks/check", {"paths": to_lock_keys(paths), "session_id": session_id()})
+    request["paths"] = to_lock_keys(paths)
+    rows = request.send()
     if not printed(rows):
         for row in rows:
             for conflict in row["conflicts"]:
@@ -57,29 +58,23 @@ def check(paths: Paths) -> None:
         raise Exit(HELD)
 
 
-@app.command(prints="coordination.locks.api.Acquired")
-def acquire(
-    paths: Paths,
-    ttl: Annotated[float | None, option("--ttl", "Lifetime of the lock (default: locks.ttl_s).", "SECONDS")] = None,
-    shared: Annotated[bool, Option("--shared", help="Let other sessions share the lock.")] = False,
-    reason: Annotated[str | None, option("--reason", "Reason, shown to others.", "TEXT")] = None,
-    wait: Annotated[
-        float, option("--wait", "Wait in the queue at most this long for all paths.", "SECONDS", min=0)
-    ] = 0.0,
-    each: Annotated[bool, Option("--each", help="Lock the free paths and list the rest.")] = False,
-) -> None:
+@app.command(
+    asks=Asks(
+        "POST /locks/acquire",
+        Field("ttl_s", "--ttl", "SECONDS"),
+        Field("exclusive", "--shared", off=True, help="Let other sessions share the lock."),
+        Field("reason", "--reason", "TEXT"),
+        Field("wait_s", "--wait", "SECONDS"),
+        Field("each", "--each"),
+        by="session_id",
+    ),
+    prints="coordination.locks.api.Acquired",
+)
+def acquire(request: Request, paths: Paths) -> None:
     """Lock paths, all or none, for this session or for you; exits with 4 if another session holds one."""
-    body = {
-        "paths": to_lock_keys(paths),
-        "ttl_s": ttl,
-        "exclusive": not shared,
-        "reason": reason,
-        "session_id": session_id(),
-        **({"wait_s": wait} if wait else {}),
-        **({"each": True} if each else {}),
-    }
-    with progress("waiting in the queue for the lock" if wait else None):
-        answer = client().request("POST", "/locks/acquire", body, timeout_s=ANSWER_S + wait)
+    request["paths"], wait_s = to_lock_keys(paths), request["wait_s"]
+    with progress("waiting in the queue for the lock" if wait_s else None):
+        answer = request.send(timeout_s=ANSWER_S + wait_s)
     if not printed(answer):
         for row in answer["locks"]:
             echo(one_line(f"{row['file_path']}: locked by {row['locked_by']} until {_until(row)} UTC"))
@@ -89,14 +84,18 @@ def acquire(
         raise Exit(HELD)
 
 
-@app.command(prints="coordination.locks.api.Renewed")
+@app.command(
+    asks=Asks("POST /locks/renew", Field("extend_s", "--extend", "SECONDS"), by="session_id"),
+    prints="coordination.locks.api.Renewed",
+)
 def renew(
+    request: Request,
     paths: Annotated[list[str] | None, argument("Paths to renew.", "PATH", of="lock")] = None,
     everything: Annotated[bool, Option("--all", help="Renew all your locks.")] = False,
-    extend: Annotated[float, option("--extend", "Time to add.", "SECONDS")] = EXTEND_S,
 ) -> None:
     """Extend your own locks, all or none."""
-    answer = client().request("POST", "/locks/renew", {**_named(paths, everything), "extend_s": extend})
+    request["paths"] = _named(paths, everything)
+    answer = request.send()
     if printed(answer):
         return
     for row in answer["locks"]:
@@ -105,15 +104,15 @@ def renew(
         echo("You hold no locks.")
 
 
-@app.command("force-release", prints="coordination.locks.api.Forced")
-def force_release(
-    paths: Paths,
-    note: Annotated[str, option("--note", "Message for the former holder.", "TEXT")] = "",
-    yes: Annotated[bool, Option("--yes", help="Also release locks of a live session.")] = False,
-) -> None:
+@app.command(
+    "force-release",
+    asks=Asks("POST /locks/force-release", Field("note", "--note", "TEXT"), Field("certain", "--yes"), by="session_id"),
+    prints="coordination.locks.api.Forced",
+)
+def force_release(request: Request, paths: Paths) -> None:
     """Release locks of a dead session; refused while its session is alive."""
-    body = {"paths": to_lock_keys(paths), "note": note, "session_id": session_id(), "certain": yes}
-    answer = client().request("POST", "/locks/force-release", body, timeout_s=ANSWER_S * 4)
+    request["paths"] = to_lock_keys(paths)
+    answer = request.send(timeout_s=ANSWER_S * 4)
     if printed(answer):
         return
     for row in answer["released"]:
@@ -123,19 +122,21 @@ def force_release(
         echo("Nobody else holds a lock on these paths.")
 
 
-@app.command(prints="coordination.locks.api.Released")
+@app.command(asks=Asks("POST /locks/release", by="session_id"), prints="coordination.locks.api.Released")
 def release(
+    request: Request,
     paths: Annotated[list[str] | None, argument("Paths to release.", "PATH", of="lock")] = None,
     everything: Annotated[bool, Option("--all", help="Release all locks of this session.")] = False,
 ) -> None:
     """Release your own locks."""
-    answer = client().request("POST", "/locks/release", _named(paths, everything))
+    request["paths"] = _named(paths, everything)
+    answer = request.send()
     released = ", ".join(answer["released"])
     report(answer, f"released: {released}" if released else "You hold no lock on these paths.")
 
 
-def _named(paths: list[str] | None, everything: bool) -> dict[str, Any]:
+def _named(paths: list[str] | None, everything: bool) -> list[str]:
     """The caller's own locks that a request is about; no paths: all of them."""
     if bool(paths) == everything:
         raise InvalidInput("No locks named.", remedy="Name paths, or use --all, but not both.")
-    return {"paths": to_lock_keys(paths or []), "session_id": session_id()}
+    return to_lock_keys(paths or [])

@@ -6,24 +6,24 @@ from typing import Annotated, Any
 
 from corral.client.connection import segment
 from corral.core.errors import InvalidInput
-from corral.core.states import ShownStatus
 from corral.core.visible import one_line
-from corral.faces.cli.parsing import Group, Option
+from corral.faces.cli.asking import Asks, Field, Request
+from corral.faces.cli.parsing import Group
 from corral.faces.cli.terminal.options import argument, client, option, project, session_id
 from corral.faces.cli.terminal.output import echo, facts, paint, printed, report, state, waiting
 from corral.faces.cli.terminal.tables import Column, age, table
 
 app = Group("Sessions: the agents working on this repository.")
-_STATES = f"Only these statuses; repeatable. One of: {', '.join(ShownStatus.values())}."
 
 
-@app.command("list", prints="coordination.sessions.api.ListedSession[]")
-def listing(
-    status: Annotated[list[ShownStatus] | None, option("--status", _STATES, "STATE")] = None,
-    capability: Annotated[str | None, option("--capability", "Only sessions with this capability.", "WORD")] = None,
-) -> None:
+@app.command(
+    "list",
+    asks=Asks("GET /sessions", Field("status", "--status", "STATE"), Field("capability", "--capability", "WORD")),
+    prints="coordination.sessions.api.ListedSession[]",
+)
+def listing(request: Request) -> None:
     """List the sessions, including disconnected ones."""
-    rows = client().listing("/sessions", {"status": status or [], "capability": capability})
+    rows = request.listing()
     rows.sort(key=lambda row: str(row["last_heartbeat"]), reverse=True)
     columns: list[Column] = [
         ("NAME", "agent_name", 24),
@@ -89,28 +89,30 @@ def _runs(registered: dict[str, Any]) -> str:
     return f"{registered['program']}{model} as {registered['name']}"
 
 
-@app.command(prints="coordination.sessions.api.Registered")
+@app.command(
+    asks=Asks(
+        "POST /sessions",
+        Field("agent_name", "--name", "NAME"),
+        Field("capabilities", "--capability", "WORD"),
+        Field("current_task", "--task", "TEXT"),
+        "program",
+        "model",
+        by="session_id",
+    ),
+    prints="coordination.sessions.api.Registered",
+)
 def register(
-    name: Annotated[str | None, option("--name", "Your name (default: generated).", "NAME")] = None,
-    capability: Annotated[list[str] | None, option("--capability", "A capability; repeatable.", "WORD")] = None,
-    task: Annotated[str | None, option("--task", "Your current task.", "TEXT")] = None,
+    request: Request,
     program: Annotated[str | None, option("--program", "Program that the agent runs.", "NAME")] = None,
     model: Annotated[str | None, option("--model", "Model that the agent uses.", "NAME")] = None,
 ) -> None:
     """Register a session, or update its capabilities and current task."""
-    mine = session_id()
-    body = {
-        "session_id": mine,
-        "agent_type": None if mine else "shell",
-        "agent_name": name,
-        "capabilities": capability or [],
-        "current_task": task,
-    }
-    speaker = client()
-    row = speaker.request("POST", "/sessions", body)
-    about = {"program": program, "model": model, "task_description": task}
+    mine = request["session_id"]
+    request["agent_type"] = None if mine else "shell"
+    row = request.send()
+    about = {"program": program, "model": model, "task_description": request["current_task"]}
     if program is not None or model is not None:
-        row = {**row, **speaker.request("POST", f"/sessions/{segment(row['session_id'])}/names", about)}
+        row = {**row, **client().request("POST", f"/sessions/{segment(row['session_id'])}/names", about)}
     if printed(row):
         return
     echo(f"{paint(one_line(row['agent_name']), 'bold')}  {state(row['status'])}")
@@ -118,40 +120,39 @@ def register(
         echo(f"To act as this session: export CORRAL_SESSION_ID={row['session_id']}")
 
 
-@app.command(prints="coordination.sessions.api.GoesBy")
+@app.command(
+    asks=Asks(
+        "POST /sessions/{session_id}/names",
+        Field("name", "NAME"),
+        Field("new", "--new"),
+        Field("program", "--program", "NAME"),
+        Field("model", "--model", "NAME"),
+        Field("task_description", "--task", "TEXT"),
+    ),
+    prints="coordination.sessions.api.GoesBy",
+)
 def name(
-    session: Annotated[str, argument("A session's name or id.", "SESSION", of="session")],
-    called: Annotated[
-        str | None, argument("The further name (default: the session's own).", "NAME", show_default=False)
-    ] = None,
-    new: Annotated[bool, Option("--new", help="Use NAME if it is free, else generate one.")] = False,
-    program: Annotated[str | None, option("--program", "Program that the agent runs under that name.", "NAME")] = None,
-    model: Annotated[str | None, option("--model", "Model that the agent uses under that name.", "NAME")] = None,
-    task: Annotated[str | None, option("--task", "Current task under that name.", "TEXT")] = None,
+    request: Request, session: Annotated[str, argument("A session's name or id.", "SESSION", of="session")]
 ) -> None:
     """Give a session a further name that mail can address, or update the details of a name."""
-    speaker = client()
-    full_id = speaker.request("GET", f"/sessions/{segment(session)}")["session_id"]
-    about = {"name": called, "new": new, "program": program, "model": model, "task_description": task}
-    answer = speaker.request("POST", f"/sessions/{segment(full_id)}/names", about)
+    answer = request.send(session_id=client().request("GET", f"/sessions/{segment(session)}")["session_id"])
     report(answer, f"{answer['session_id']} has the name {paint(one_line(answer['name']), 'bold')}")
 
 
-@app.command(prints="coordination.sessions.api.Ended")
+@app.command(asks=Asks("POST /sessions/{session_id}/end", by="caller"), prints="coordination.sessions.api.Ended")
 def end(
+    request: Request,
     session: Annotated[
         str | None,
         argument("A session's name or id (default: this session).", "SESSION", show_default=False, of="session"),
     ] = None,
 ) -> None:
     """End a session and release its locks. A session can end only itself and its subagents; you can end any."""
-    mine, speaker = session_id(), client()
+    mine = request["caller"]
     if session is None and mine is None:
         raise InvalidInput("No session named.", remedy="Name a session; `corral session list` shows all.")
-    full_id = (
-        speaker.request("GET", f"/sessions/{segment(session)}")["session_id"] if session is not None else str(mine)
-    )
-    answer = speaker.request("POST", f"/sessions/{segment(full_id)}/end", {"caller": mine})
+    full_id = mine if session is None else client().request("GET", f"/sessions/{segment(session)}")["session_id"]
+    answer = request.send(session_id=full_id)
     report(answer, f"{answer['session_id']} {'has ended' if answer['ended'] else 'had ended before'}.")
 
 
@@ -169,12 +170,11 @@ def heartbeat() -> None:
     report(answer, f"{answer['session_id']} is alive.")
 
 
-@app.command(prints="coordination.sessions.api.Cleaned")
-def cleanup(
-    threshold: Annotated[
-        float, option("--silent-for", "End sessions that were silent for this long.", "MINUTES", min=1)
-    ] = 15,
-) -> None:
+@app.command(
+    asks=Asks("POST /sessions/cleanup", Field("stale_threshold_minutes", "--silent-for", "MINUTES")),
+    prints="coordination.sessions.api.Cleaned",
+)
+def cleanup(request: Request) -> None:
     """End dead sessions and release their locks."""
-    answer = client().request("POST", "/sessions/cleanup", {"stale_threshold_minutes": threshold})
+    answer = request.send()
     report(answer, f"{answer['agents_cleaned']} session(s) ended, {answer['locks_released']} lock(s) released.")

@@ -15,7 +15,10 @@ from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from corral.faces.cli.asking import Asks
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _INTEGER = re.compile(r"[+-]?[0-9]+(_[0-9]+)*(\.0+)?")
@@ -60,12 +63,14 @@ class Parameter:
     Attributes:
         opts: Its flags.
         secondary_opts: The flags that switch it off.
+        words: The values that it may have, where no ``Enum`` says them.
         multiple: It is a list: an option may be repeated, an argument takes all that the others leave.
     """
 
     is_argument = False
     name = ""
     kind: Any = str
+    words: Sequence[str] = ()
     multiple = False
     required = False
     default: Any = None
@@ -106,6 +111,8 @@ class Parameter:
     @property
     def choices(self) -> list[str]:
         """The values that it may have; empty for any."""
+        if self.words:
+            return [*self.words]
         kinds = getattr(self.kind, "__args__", (self.kind,))  # ``X | Y`` has the values of both
         return [*dict.fromkeys(str(member.value) for kind in kinds if issubclass(kind, Enum) for member in kind)]
 
@@ -137,7 +144,7 @@ class Parameter:
         return value
 
     def _one(self, value: Any, context: Context) -> Any:
-        if self.choices and not isinstance(value, self.kind):
+        if self.choices and (self.words or not isinstance(value, self.kind)):
             if value in self.choices:
                 return self.kind(value) if isinstance(self.kind, type) else value
             self._refuse(f"{value!r} is not one of {', '.join(map(repr, self.choices))}.", context, value)
@@ -214,7 +221,7 @@ def parameters_of(function: Callable[..., Any]) -> Iterator[Parameter]:
         hint = function.__annotations__[name]
         # Not by typing.get_type_hints: before Python 3.11 it wraps what has the default None.
         hint = eval(hint, function.__globals__) if isinstance(hint, str) else hint
-        if hint is Context:
+        if not hasattr(hint, "__metadata__"):
             continue
         parameter = Parameter()
         vars(parameter).update(vars(hint.__metadata__[0]))
@@ -239,6 +246,7 @@ class Command:
 
     Attributes:
         function: None for a group that does nothing itself.
+        asks: What it asks of the daemon, if that is one operation; the function gets the request.
         any_words: The function gets unknown options and further words, as ``context.args``.
         prints: The type of what it prints in whole for programs, below ``corral``; with ``[]`` a list of it. It is loaded for
             ``corral schema`` alone. Without one there is no ``--json``.
@@ -247,9 +255,15 @@ class Command:
     """
 
     def __init__(
-        self, function: Callable[..., Any] | None, help: str = "", *, any_words: bool = False, prints: str = ""
+        self,
+        function: Callable[..., Any] | None,
+        help: str = "",
+        *,
+        any_words: bool = False,
+        prints: str = "",
+        asks: Asks | None = None,
     ) -> None:
-        self.function, self.any_words, self.prints = function, any_words, prints
+        self.function, self.any_words, self.prints, self.asks = function, any_words, prints, asks
         self.help = help or (function and function.__doc__) or ""
         self.shared: Sequence[Parameter] = ()
         self.invoke: Callable[[Context], Any] = call
@@ -258,6 +272,7 @@ class Command:
     def params(self) -> list[Parameter]:
         """All parameters but the option ``--help``."""
         own = [*parameters_of(self.function)] if self.function else []
+        own = [*self.asks.parameters(own)] if self.asks else own
         own += [JSON] if self.prints else []
         taken = {flag for parameter in own for flag in parameter.opts}
         return [*own, *(parameter for parameter in self.shared if not taken.intersection(parameter.opts))]
@@ -368,7 +383,9 @@ def run(program: Group, name: str, words: Sequence[str]) -> Any:
 def call(context: Context) -> Any:
     """Call a command's function with the values of its parameters."""
     function: Any = context.command.function
-    more = {"context": context} if "context" in function.__annotations__ else {}
+    more: dict[str, Any] = {"context": context} if "context" in function.__annotations__ else {}
+    if context.command.asks:
+        more["request"] = context.command.asks.take(context)
     return function(**context.params, **more)
 
 

@@ -36,15 +36,17 @@ def option(flag: str, about: str, metavar: str, *, short: str | None = None, of:
         of: The kind of its values, a key of :data:`corral.faces.cli.terminal.candidates.KINDS`: shells complete it, and an
             unknown one is answered with similar ones.
     """
-    return Option(*filter(None, (flag, short)), help=about, metavar=metavar, candidates=_candidates(of), **more)
+    return Option(*filter(None, (flag, short)), help=about, metavar=metavar, candidates=candidates(of), **more)
 
 
 def argument(about: str, metavar: str, *, of: str = "", **more: Any) -> Parameter:
     """An argument, for ``Annotated``; ``of`` as in :func:`option`."""
-    return Argument(help=about, metavar=metavar, candidates=_candidates(of), **more)
+    return Argument(help=about, metavar=metavar, candidates=candidates(of), **more)
 
 
-def _candidates(kind: str) -> Callable[[Context, str], list[tuple[str, str]]] | None:
+def candidates(kind: str) -> Callable[[Context, str], list[tuple[str, str]]] | None:
+    """Completes a word of that kind, as in :func:`option`; None for no kind."""
+
     def look(context: Context, incomplete: str) -> list[tuple[str, str]]:
         from corral.faces.cli.terminal.candidates import completed
 

@@ -1,0 +1,148 @@
+"""What a command asks of the daemon: options and arguments that stand for the fields of a request.
+
+What a field is for, its type, its limits and its default stand once, in the model or the signature that the daemon validates by.
+Commands may not import that, which would take as long as all they do: ``fields.json`` has what they need of it, written by
+``python -m tests.request_fields`` and held against the declarations by a test.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from corral.client.connection import segment
+from corral.faces.cli.parsing import Context, Parameter
+from corral.faces.cli.terminal.context import client, session_id
+from corral.faces.cli.terminal.options import candidates, json_object
+
+_KINDS = {"number": float, "integer": int, "boolean": bool}
+
+
+@functools.cache
+def declared() -> dict[str, dict[str, dict[str, Any]]]:
+    """By operation and field: ``about``, ``type``, and where there are any ``default``, ``choices``, ``min`` and ``max``."""
+    fields: dict[str, dict[str, dict[str, Any]]] = json.loads(
+        Path(__file__).with_name("fields.json").read_text("utf-8")
+    )
+    return fields
+
+
+class Field:
+    """A parameter of a command that stands for a field of a request.
+
+    Args:
+        name: The field.
+        words: The flags, and the name of the value on help pages. Without a flag it is an argument.
+        of: As in :func:`corral.faces.cli.terminal.options.option`.
+        off: The flag says that the field is false; ``help`` then says what that means.
+        or_file: An object may also be read from a file that is named.
+        more: What is a person's alone: ``default``, ``required``, ``show_default``.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *words: str,
+        of: str = "",
+        off: bool = False,
+        or_file: bool = False,
+        help: str = "",
+        **more: Any,
+    ) -> None:
+        self.name, self.of, self.off, self.or_file, self.help, self.more = name, of, off, or_file, help, more
+        self.flags = [word for word in words if word.startswith("-")]
+        self.metavar = next((word for word in words if not word.startswith("-")), None)
+
+    def parameter(self, about: dict[str, Any]) -> Parameter:
+        """The parameter, as the request's declaration says it."""
+        many, kind = about["type"].endswith("[]"), about["type"].removesuffix("[]")
+        text = self.help or about["about"]
+        if many and self.flags:
+            first, stop, others = text.partition(".")
+            text = f"{first}; repeatable{stop}{others}"
+        if "choices" in about and self.metavar:
+            text += f" One of: {', '.join(about['choices'])}."
+        parameter = Parameter(
+            self.flags,
+            help=text,
+            metavar=self.metavar,
+            min=about.get("min"),
+            max=about.get("max"),
+            candidates=candidates(self.of),
+        )
+        parameter.is_argument = not self.flags
+        parameter.name, parameter.kind, parameter.multiple = self.name, _KINDS.get(kind, str), many
+        parameter.words = about.get("choices", ())
+        parameter.default = False if self.off else about.get("default")
+        parameter.required = about.get("required", False)
+        vars(parameter).update(self.more)
+        return parameter
+
+    def value(self, value: Any, about: dict[str, Any]) -> Any:
+        """What the field gets."""
+        if self.off:
+            return not value
+        return json_object(self.flags[0], value, or_file=self.or_file) if about["type"] == "object" else value
+
+
+class Request(dict[str, Any]):
+    """The body of a request, of GET its query: the fields that the command line has. The others have the daemon's defaults."""
+
+    operation = ""
+
+    def __missing__(self, field: str) -> Any:
+        """The default of a field that the command line does not have; it is not sent."""
+        return declared()[self.operation][field].get("default")
+
+    def send(self, *, timeout_s: float = 30.0, **in_path: str) -> Any:
+        """Ask, and return the answer; raises as :meth:`corral.client.connection.Client.request`.
+
+        Args:
+            timeout_s: For the answer, seconds.
+            in_path: The values in the operation's address.
+        """
+        method, address = self.operation.split(" ")
+        path = address.format(**{name: segment(value) for name, value in in_path.items()})
+        content: dict[str, Any] = {"query": self} if method == "GET" else {"body": self}
+        return client().request(method, path, timeout_s=timeout_s, **content)
+
+    def listing(self, most: int | None = None) -> list[Any]:
+        """The first rows of a list, or all of them."""
+        return client().listing(self.operation.split(" ")[1], self, most)
+
+
+class Asks:
+    """The operation that a command asks for, and the parameters that are fields of its request.
+
+    The command's function gets the request as ``request``; its own parameters stand before these, or where their names do.
+
+    Args:
+        operation: Its method and its address, below ``/api/v1``.
+        takes: In the order of the help page.
+        by: The field that says which session asks.
+    """
+
+    def __init__(self, operation: str, *takes: Field | str, by: str = "") -> None:
+        self.operation, self._takes, self._by = operation, takes, by
+        self.fields = [field for field in takes if isinstance(field, Field)]
+
+    def parameters(self, own: Sequence[Parameter]) -> Iterator[Parameter]:
+        """All parameters of the command, in their order; ``own``: those that its function declares."""
+        yield from (parameter for parameter in own if parameter.name not in self._takes)
+        named, known = {parameter.name: parameter for parameter in own}, declared()[self.operation]
+        yield from (named[take] if isinstance(take, str) else take.parameter(known[take.name]) for take in self._takes)
+
+    def take(self, context: Context) -> Request:
+        """Take the fields out of what was read of a command line, and make them a request."""
+        request, known = Request(), declared()[self.operation]
+        request.operation = self.operation
+        for field in self.fields:
+            value = context.params.pop(field.name)
+            if field.name in context.on_command_line or "default" in field.more:
+                request[field.name] = field.value(value, known[field.name])
+        if self._by:
+            request[self._by] = session_id()
+        return request
