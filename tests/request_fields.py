@@ -19,6 +19,8 @@ from tests.commands_page import leaves
 FILE = Path(corral.faces.cli.__file__).with_name("fields.json")
 
 
+_FURTHEST = 2**31
+"""A bound that nobody meets, and no help page shows."""
 _NOTHING: tuple[Any, ...] = (None, "", [], {})
 """Defaults that a help page does not show."""
 
@@ -39,6 +41,8 @@ def requests() -> dict[str, dict[str, dict[str, Any]]]:
 
     made: dict[str, dict[str, dict[str, Any]]] = {}
     for path, verbs in described["paths"].items():
+        if not path.startswith(PREFIX):
+            continue
         for verb, operation in verbs.items():
             fields: dict[str, dict[str, Any]] = {}
             for one in operation.get("parameters", ()):
@@ -48,12 +52,15 @@ def requests() -> dict[str, dict[str, dict[str, Any]]]:
                 body = next(resolved(one) for one in content["schema"].get("anyOf", [content["schema"]]))
                 for name, schema in body.get("properties", {}).items():
                     fields[name] = {**resolved(schema), "required": name in body.get("required", ())}
-            for name, schema in fields.items():
+            for name, schema in [*fields.items()]:
                 choices = [resolved(choice) for choice in schema.get("anyOf", ()) if choice.get("type") != "null"]
                 lists = [choice for choice in choices if choice["type"] == "array"]
                 fields[name] = {**(lists or choices or [{}])[0], **schema}
                 if "items" in fields[name]:
                     fields[name]["items"] = resolved(fields[name]["items"])
+                for inner, below in fields[name].get("properties", {}).items():
+                    kinds = [resolved(kind) for kind in below.get("anyOf", ()) if kind.get("type") != "null"]
+                    fields[f"{name}.{inner}"] = {**(kinds or [{}])[0], **below, "required": False}
             made[f"{verb.upper()} {path.removeprefix(PREFIX)}"] = fields
     return made
 
@@ -73,12 +80,17 @@ def _of(schema: dict[str, Any]) -> dict[str, Any]:
         "about": schema.get("description", ""),
         "type": item["type"] + "[]" * ("items" in schema),
         "choices": item.get("enum"),
-        "min": schema.get("minimum"),
-        "max": schema.get("maximum"),
+        "min": _least(schema),
+        "max": most if (most := schema.get("maximum")) is not None and most < _FURTHEST else None,
         "default": None if schema.get("default") in _NOTHING else schema["default"],
         "required": schema["required"] or None,
     }
     return {name: value for name, value in about.items() if value is not None}
+
+
+def _least(schema: dict[str, Any]) -> float | None:
+    above = schema.get("exclusiveMinimum")
+    return above + 1 if above is not None and schema["type"] == "integer" else schema.get("minimum")
 
 
 def text() -> str:

@@ -8,13 +8,12 @@ from corral.client.connection import segment
 from corral.config.paths import find_checkout, find_project
 from corral.core.errors import InvalidInput
 from corral.core.instants import in_words, when_landed
-from corral.core.outcomes import MERGE_WORDS, Outcome
-from corral.core.states import MergeState
 from corral.core.visible import one_line
+from corral.faces.cli.asking import Asks, Field, Request
 from corral.faces.cli.parsing import Exit, Group, Option
 from corral.faces.cli.terminal import worktree_shell
-from corral.faces.cli.terminal.diff_view import Stat, show_diff, show_patch
-from corral.faces.cli.terminal.options import argument, client, here, option, session_id
+from corral.faces.cli.terminal.diff_view import STAT, show_diff, show_patch
+from corral.faces.cli.terminal.options import argument, client, here, session_id
 from corral.faces.cli.terminal.output import (
     echo,
     emit,
@@ -32,19 +31,21 @@ from corral.faces.cli.terminal.tables import Column, age, table
 from corral.work.tasks.cli.commands import print_log
 
 app = Group("Merge queue: merge, verify, land.")
-_STATES = f"Only these outcomes or states; repeatable. One of: {', '.join(MERGE_WORDS)}."
 WIDTH = 11
 """Of the names in a detail."""
 Id = Annotated[str, argument("A merge id, its first characters, or its task's id or number.", "ID", of="merge")]
 
 
-@app.command("list", prints="work.merges.wire.MergeListed[]")
-def listing(
-    status: Annotated[list[Outcome | MergeState] | None, option("--status", _STATES, "STATE", short="--state")] = None,
-    branch: Annotated[str | None, option("--branch", "Only requests for this branch.", "NAME", of="branch")] = None,
-) -> None:
+@app.command(
+    "list",
+    asks=Asks(
+        "GET /merges", Field("state", "--status", "--state", "STATE"), Field("branch", "--branch", "NAME", of="branch")
+    ),
+    prints="work.merges.wire.MergeListed[]",
+)
+def listing(request: Request) -> None:
     """List merge requests in order of submission."""
-    rows = client().listing("/merges", {"state": status or [], "branch": branch})
+    rows = request.listing()
     is_any_open = any(row["standing"] for row in rows)
     columns: list[Column] = [
         *(
@@ -62,9 +63,7 @@ def listing(
         *([("TARGET", "target", 20)] if len({row["target"] for row in rows}) > 1 else []),
         ("ID", lambda row: row["merge_id"][:8], 8),
     ]
-    empty = (
-        "No such merge request." if status or branch else "No merge requests. `corral merge submit` queues this branch."
-    )
+    empty = "No such merge request." if request else "No merge requests. `corral merge submit` queues this branch."
     table(rows, columns, empty=empty)
 
 
@@ -131,31 +130,28 @@ def detail(merge_id: Id) -> None:
         facts({"": receipt["reason"] if receipt["status"] == "bypassed" else None, "log": receipt["log"]}, WIDTH)
 
 
-@app.command(prints="work.merges.api.Changes")
-def diff(merge_id: Id, stat: Stat = False) -> None:
+@app.command(asks=Asks("GET /merges/{merge_id}/diff", STAT), prints="work.merges.api.Changes")
+def diff(request: Request, merge_id: Id) -> None:
     """Show what a merge request changes on its target."""
-    show_diff(f"/merges/{segment(merge_id)}/diff", stat=stat)
+    show_diff(request, merge_id=merge_id)
 
 
-@app.command(prints="work.merges.wire.Submitted")
-def submit(
-    branch: Annotated[
-        str | None, argument("Branch to land (default: the current branch).", "BRANCH", of="branch")
-    ] = None,
-    target: Annotated[
-        str | None, option("--target", "Land on this branch (default: landing.target).", "BRANCH", of="branch")
-    ] = None,
-    title: Annotated[str | None, option("--title", "Message of the merge commit.", "TEXT")] = None,
-    task: Annotated[
-        str | None,
-        option("--task", "Author's session (default: known from the branch or this session).", "ID", of="task"),
-    ] = None,
-) -> None:
+@app.command(
+    asks=Asks(
+        "POST /merges",
+        Field("branch", "BRANCH", of="branch", usual="the current branch"),
+        Field("target", "--target", "BRANCH", of="branch"),
+        Field("title", "--title", "TEXT"),
+        Field("task_id", "--task", "ID", of="task"),
+        by="session_id",
+    ),
+    prints="work.merges.wire.Submitted",
+)
+def submit(request: Request) -> None:
     """Queue a branch for landing; its current head is pinned."""
-    if branch is None:
-        branch = _current_branch()
-    body = {"branch": branch, "target": target, "title": title, "session_id": session_id(), "task_id": task}
-    answer = client().request("POST", "/merges", body)
+    if "branch" not in request:
+        request["branch"] = _current_branch()
+    answer = request.send()
     if not printed(answer):
         _submitted(answer)
 
@@ -210,21 +206,19 @@ def open_(
     echo(f"The worktree stays; to remove it: corral worktree remove {name}")
 
 
-@app.command(prints="work.merges.wire.MergeSummary")
-def retry(
-    merge_id: Id,
-    follow_branch: Annotated[
-        bool, Option("--follow-branch", help="Use the branch's current head instead of the pinned one.")
-    ] = False,
-) -> None:
+@app.command(
+    asks=Asks("POST /merges/{merge_id}/retry", Field("follow_branch", "--follow-branch")),
+    prints="work.merges.wire.MergeSummary",
+)
+def retry(request: Request, merge_id: Id) -> None:
     """Queue a failed or conflicting merge request again."""
-    _acted("retry", merge_id, {"follow_branch": follow_branch})
+    _show_summary(request.send(merge_id=merge_id))
 
 
 @app.command(prints="work.merges.wire.MergeSummary")
 def cancel(merge_id: Id) -> None:
     """Remove a merge request from the queue; the branch stays."""
-    _acted("cancel", merge_id, None)
+    _show_summary(client().request("POST", f"/merges/{segment(merge_id)}/cancel"))
 
 
 @app.command(prints="landing.api.Dismissed")
@@ -238,8 +232,7 @@ def dismiss(
     report(answer, f"{answer['merge_id'] or answer['task_id']}  {state(answer['outcome'])}")
 
 
-def _acted(verb: str, merge_id: str, body: dict[str, Any] | None) -> None:
-    answer = client().request("POST", f"/merges/{segment(merge_id)}/{verb}", body)
+def _show_summary(answer: dict[str, Any]) -> None:
     waits = f"\n{one_line(answer['reason'].splitlines()[0])}" if answer["reason"] else ""
     report(answer, f"{answer['merge_id']}  {state(answer['outcome'])}{waits}")
 
@@ -281,13 +274,16 @@ def revert(merge_id: Id) -> None:
 def skip(merge_id: Id) -> None:
     """Send a merge request to the back of its queue, so that the others pass it."""
     refuse_agents("Letting others pass a merge request", f"corral merge skip {merge_id}")
-    _acted("skip", merge_id, {})
+    _show_summary(client().request("POST", f"/merges/{segment(merge_id)}/skip", {}))
 
 
-@app.command(prints="work.merges.wire.MergeSummary")
+@app.command(
+    asks=Asks("POST /merges/{merge_id}/bypass", Field("reason", "--reason", "TEXT"), "yes"),
+    prints="work.merges.wire.MergeSummary",
+)
 def bypass(
+    request: Request,
     merge_id: Id,
-    reason: Annotated[str, option("--reason", "Why it lands without a verification; stands on its receipt.", "TEXT")],
     yes: Annotated[bool, Option("--yes", "-y", help="Do not prompt.")] = False,
 ) -> None:
     """Land a merge request without a verification; it is shown as bypassed, never as passed."""
@@ -301,41 +297,46 @@ def bypass(
         )
     if not yes and not confirm("Land it without a verification?", default=False):
         raise Exit(1)
-    _acted("bypass", merge["merge_id"], {"head_sha": merge["head_sha"], "reason": reason})
+    request["head_sha"] = merge["head_sha"]
+    _show_summary(request.send(merge_id=merge["merge_id"]))
 
 
-Target = Annotated[str, argument("A branch on which work lands.", "TARGET", of="branch")]
+_TARGET = Field("target", "TARGET", of="branch")
 
 
-@app.command(prints="landing.api.Frozen")
-def freeze(
-    target: Target,
-    reason: Annotated[str, option("--reason", "Why nothing may land; everybody who waits is told.", "TEXT")],
-) -> None:
+@app.command(
+    asks=Asks("POST /targets/freeze", _TARGET, Field("reason", "--reason", "TEXT")), prints="landing.api.Frozen"
+)
+def freeze(request: Request) -> None:
     """Let nothing land on a branch until `corral merge thaw`; what waits is verified all the same."""
-    refuse_agents("Freezing a target", f"corral merge freeze {target} --reason TEXT")
-    answer = client().request("POST", "/targets/freeze", {"target": target, "reason": reason})
+    refuse_agents("Freezing a target", f"corral merge freeze {request['target']} --reason TEXT")
+    answer = request.send()
     landing = ", ".join(merge_id[:8] for merge_id in answer["landing"])
     also = f" Landing at this moment, and not held any more: {landing}." if landing else ""
     report(answer, f"{answer['target']} is frozen. To go on: corral merge thaw {answer['target']}{also}")
 
 
-@app.command(prints="landing.api.Thawed")
-def thaw(target: Target) -> None:
+@app.command(asks=Asks("POST /targets/thaw", _TARGET), prints="landing.api.Thawed")
+def thaw(request: Request) -> None:
     """Let work land on a frozen branch again; verify one again that a direct commit made red."""
-    refuse_agents("Thawing a target", f"corral merge thaw {target}")
-    answer = client().request("POST", "/targets/thaw", {"target": target})
+    refuse_agents("Thawing a target", f"corral merge thaw {request['target']}")
+    answer = request.send()
     done = f"{answer['target']} is not frozen any more." if answer["was_frozen"] else ""
     again = f"{answer['target']} is red, and is verified again." if answer["verifies"] else ""
     report(answer, " ".join(filter(None, (done, again))))
 
 
-@app.command("accept-rewind", prints="landing.api.RewindAccepted")
+@app.command(
+    "accept-rewind",
+    asks=Asks("POST /rewinds/accept", Field("target", "TARGET", of="branch"), "yes"),
+    prints="landing.api.RewindAccepted",
+)
 def accept_rewind(
-    target: Annotated[str, argument("A branch that was rewound.", "TARGET", of="branch")],
+    request: Request,
     yes: Annotated[bool, Option("--yes", "-y", help="Do not prompt.")] = False,
 ) -> None:
     """Accept that a branch was rewound and lacks what had landed on it; what waits for that goes on."""
+    target = request["target"]
     refuse_agents("Accepting that landed work is gone", f"corral merge accept-rewind {target}")
     lost = [row for row in client().request("GET", "/rewinds") if row["target"] == target]
     if not for_programs():
@@ -346,8 +347,8 @@ def accept_rewind(
             echo(paint(f"Its commits stay on a ref of Corral's: {row['lost_sha']}", "dim"))
     if lost and not yes and not confirm("Accept that this is gone? Tasks that wait for it then start.", default=False):
         raise Exit(1)
-    body = {"target": target, "lost": [row["lost_sha"] for row in lost] or ["none"]}
-    answer = client().request("POST", "/rewinds/accept", body)
+    request["lost"] = [row["lost_sha"] for row in lost] or ["none"]
+    answer = request.send()
     report(answer, f"Accepted: {target} stays as it is.")
 
 
@@ -397,12 +398,13 @@ def _show_receipt(commit: str, status: str, problems: list[str], receipt: dict[s
         echo(paint(one_line(problem), "red"))
 
 
-@app.command(prints="landing.api.FlakyTest[]")
-def flakes(
-    target: Annotated[str | None, option("--target", "Only on this branch.", "BRANCH", of="branch")] = None,
-) -> None:
+@app.command(
+    asks=Asks("GET /merges/flakes", Field("target", "--target", "BRANCH", of="branch")),
+    prints="landing.api.FlakyTest[]",
+)
+def flakes(request: Request) -> None:
     """List tests that failed and then passed on one tree."""
-    rows = client().request("GET", "/merges/flakes", query={"target": target})
+    rows = request.send()
     columns: list[Column] = [
         ("TEST", lambda row: row["test"] or "(not told)", 70),
         ("TIMES", "times", 5),
@@ -414,17 +416,16 @@ def flakes(
     table(rows, columns, empty="No test was red and then green on one tree.")
 
 
-@app.command(prints="landing.api.MergeLog")
+@app.command(
+    asks=Asks("GET /merges/{merge_id}/log", "follow", Field("run", "--run", "RUN")), prints="landing.api.MergeLog"
+)
 def log(
+    request: Request,
     merge_id: Id,
     follow: Annotated[bool, Option("--follow", "-f", help="Follow the log.")] = False,
-    run: Annotated[
-        str | None,
-        option("--run", "Another run: its number, `candidate`, `control` or `check`; the last of its kind.", "RUN"),
-    ] = None,
 ) -> None:
     """Show the output of the verification that decided a merge request."""
-    print_log(f"/merges/{segment(merge_id)}/log", follow=follow, run=run)
+    print_log(request, f"/merges/{segment(merge_id)}/log", follow=follow)
 
 
 @app.command(prints="work.merges.wire.MergeRun[]")

@@ -34,10 +34,12 @@ class Field:
     """A parameter of a command that stands for a field of a request.
 
     Args:
-        name: The field.
+        name: The field; ``limits.max_turns`` is one of an object in it.
         words: The flags, and the name of the value on help pages. Without a flag it is an argument.
         of: As in :func:`corral.faces.cli.terminal.options.option`.
-        off: The flag says that the field is false; ``help`` then says what that means.
+        off: The flag says that the field is false, and without it it is true; ``help`` then says what the flag means.
+        also: What the command takes beside, in words.
+        usual: What the command takes where the field is not named, in words.
         or_file: An object may also be read from a file that is named.
         more: What is a person's alone: ``default``, ``required``, ``show_default``.
     """
@@ -50,9 +52,12 @@ class Field:
         off: bool = False,
         or_file: bool = False,
         help: str = "",
+        also: str = "",
+        usual: str = "",
         **more: Any,
     ) -> None:
-        self.name, self.of, self.off, self.or_file, self.help, self.more = name, of, off, or_file, help, more
+        self.name, self.of, self.off, self.or_file, self.more = name, of, off, or_file, more
+        self.help, self.also, self.usual = help, also, usual
         self.flags = [word for word in words if word.startswith("-")]
         self.metavar = next((word for word in words if not word.startswith("-")), None)
 
@@ -60,6 +65,10 @@ class Field:
         """The parameter, as the request's declaration says it."""
         many, kind = about["type"].endswith("[]"), about["type"].removesuffix("[]")
         text = self.help or about["about"]
+        if self.or_file:
+            text = f"{text.rstrip('.')}, or a file with one."
+        for more in filter(None, (self.also and f"; {self.also}", self.usual and f" (default: {self.usual})")):
+            text = f"{text.rstrip('.')}{more}."
         if many and self.flags:
             first, stop, others = text.partition(".")
             text = f"{first}; repeatable{stop}{others}"
@@ -77,7 +86,7 @@ class Field:
         parameter.name, parameter.kind, parameter.multiple = self.name, _KINDS.get(kind, str), many
         parameter.words = about.get("choices", ())
         parameter.default = False if self.off else about.get("default")
-        parameter.required = about.get("required", False)
+        parameter.required = about.get("required", False) and not (self.off or self.usual)
         vars(parameter).update(self.more)
         return parameter
 
@@ -141,8 +150,12 @@ class Asks:
         request.operation = self.operation
         for field in self.fields:
             value = context.params.pop(field.name)
-            if field.name in context.on_command_line or "default" in field.more:
-                request[field.name] = field.value(value, known[field.name])
+            about = known[field.name]
+            is_sent = field.name in context.on_command_line or "default" in field.more
+            if is_sent or (field.off and about.get("default") is not True):
+                outer, dot, inner = field.name.rpartition(".")
+                part = request.setdefault(outer, {}) if dot else request
+                part[inner] = field.value(value, about)
         if self._by:
             request[self._by] = session_id()
         return request

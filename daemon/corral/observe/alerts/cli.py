@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 from corral.client.connection import segment
 from corral.core.visible import one_line
-from corral.faces.cli.parsing import Argument, Exit, Group, Option
+from corral.faces.cli.asking import Asks, Field, Request
+from corral.faces.cli.parsing import Argument, Exit, Group
 from corral.faces.cli.terminal.options import client
 from corral.faces.cli.terminal.output import echo, paint, printed, report
 from corral.faces.cli.terminal.person import refuse_agents
@@ -32,11 +33,10 @@ _STATES = {
 }
 
 
-@app.command("list", prints="observe.alerts.api.Alert[]")
-def listing(everything: Annotated[bool, Option("--all", "-a", help="Show resolved alerts too.")] = False) -> None:
+@app.command("list", asks=Asks("GET /alerts", Field("resolved", "--all", "-a")), prints="observe.alerts.api.Alert[]")
+def listing(request: Request) -> None:
     """Show the open alerts."""
-    rows = client().request("GET", "/alerts", query={"resolved": True} if everything else None)
-    table(rows, _COLUMNS, empty="No alerts." if everything else "No open alerts.")
+    table(request.send(), _COLUMNS, empty="No alerts." if request["resolved"] else "No open alerts.")
 
 
 @app.command(prints="observe.alerts.api.Alert")

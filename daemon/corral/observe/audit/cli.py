@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from corral.core.errors import InvalidInput
 from corral.core.instants import span_s
 from corral.core.visible import one_line
+from corral.faces.cli.asking import Asks, Field, Request
 from corral.faces.cli.parsing import Exit, Option
 from corral.faces.cli.terminal.options import client, command, option
 from corral.faces.cli.terminal.output import echo, paint, printed
@@ -38,13 +39,18 @@ _COLUMNS: list[Column] = [
 ]
 
 
-@command(prints="observe.audit.api.AuditShown")
+@command(
+    asks=Asks(
+        "GET /audit",
+        Field("agent", "--agent", "A"),
+        Field("task", "--task", "T"),
+        Field("action", "--action", "X"),
+        *("since", "limit", "verify"),
+    ),
+    prints="observe.audit.api.AuditShown",
+)
 def audit(
-    agent: Annotated[str | None, option("--agent", "Only deeds of this agent: its name or session id.", "A")] = None,
-    task: Annotated[str | None, option("--task", "Only deeds about this task.", "T")] = None,
-    action: Annotated[
-        str | None, option("--action", "Only this action, such as task.cancel, or a group: task, tool, mcp.", "X")
-    ] = None,
+    request: Request,
     since: Annotated[str | None, option("--since", "How far back, such as 90m, 12h, 1d or 4w.", "SPAN")] = None,
     limit: Annotated[int, option("--limit", "Maximum number of lines, the newest.", "N", min=1)] = 200,
     verify: Annotated[
@@ -57,11 +63,11 @@ def audit(
         _verify()
         return
     try:
-        seconds = span_s(since) if since else None
+        request["since_s"] = span_s(since) if since else None
     except ValueError as error:
         raise InvalidInput(f"--since {since!r}: {error}.", remedy="Write 90m, 12h, 1d or 4w.") from error
-    query = {"agent": agent, "task": task, "action": action, "since_s": seconds, "limit": min(limit, 1000)}
-    rows = client().listing("/audit", query, limit)
+    request["limit"] = min(limit, 1000)
+    rows = request.listing(limit)
     table(rows, _COLUMNS, empty="No matching lines.")
 
 

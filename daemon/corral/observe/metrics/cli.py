@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum
 from typing import Annotated, Any
 
 from corral.core.errors import InvalidInput
 from corral.core.instants import span_s
 from corral.core.visible import one_line
-from corral.faces.cli.terminal.options import client, command, option
+from corral.faces.cli.asking import Asks, Field, Request
+from corral.faces.cli.terminal.options import command, option
 from corral.faces.cli.terminal.output import echo, moment, paint, printed, state
 from corral.faces.cli.terminal.tables import Column, table
-
-
-class By(str, Enum):
-    """The groups to tell apart."""
-
-    AGENT = "agent"
-    TEMPLATE = "template"
-    RUNNER = "runner"
-    MODEL = "model"
 
 
 def _share(value: float | None) -> str:
@@ -52,13 +43,15 @@ _SPREADS = {
 _COUNTS = ("verifications_failed", "evictions", "conflicts", "flakes", "retries", "edits_denied", "lock_waits")
 
 
-@command(prints="observe.metrics.api.Metrics")
+@command(
+    asks=Asks("GET /metrics", "since", "until", Field("by", "--by", "GROUP")), prints="observe.metrics.api.Metrics"
+)
 def metrics(
+    request: Request,
     since: Annotated[str, option("--since", "How far back, such as 90m, 12h, 7d or 4w.", "SPAN")] = "1d",
     until: Annotated[
         str | None, option("--until", "Until how long ago, such as 1d; default: until now.", "SPAN")
     ] = None,
-    by: Annotated[By | None, option("--by", "Also tell these apart.", "GROUP")] = None,
 ) -> None:
     """Show what finished work came to: counts, success, durations, tokens, cost, waits; of all, by day and by group.
 
@@ -69,12 +62,12 @@ def metrics(
         raise InvalidInput(
             f"--until {until} is not after --since {since}.", remedy="Both say how long ago, such as 7d and 1d."
         )
-    query = {"since_s": since_s, "until_s": until_s, **({"by": by.value} if by else {})}
-    figures = client().request("GET", "/metrics", query=query)
+    request |= {"since_s": since_s, "until_s": until_s}
+    figures = request.send()
     if printed(figures):
         return
     rows = [{**figures, "name": "all"}, *figures["groups"]]
-    name: Column = (f"BY {by.value.upper()}" if by else "", lambda row: row["name"] or "(none)", 24)
+    name: Column = (f"BY {by.upper()}" if (by := request["by"]) else "", lambda row: row["name"] or "(none)", 24)
     table(rows, [name, *_COLUMNS], empty="")
     if figures["days"][1:]:
         echo("")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from corral.core.visible import one_line
+from corral.faces.cli.asking import Asks, Field, Request
 from corral.faces.cli.parsing import Exit, Option
 from corral.faces.cli.terminal.options import client, command
 from corral.faces.cli.terminal.output import echo, paint, printed
@@ -15,9 +16,11 @@ from corral.faces.cli.terminal.person import confirm
 TIMEOUT_S = 150.0
 
 
-@command(prints="observe.retention.api.Collected")
+@command(
+    asks=Asks("POST /gc", Field("dry_run", "--dry-run"), "unlanded", "yes"), prints="observe.retention.api.Collected"
+)
 def gc(
-    dry_run: Annotated[bool, Option("--dry-run", help="Only show what would go.")] = False,
+    request: Request,
     unlanded: Annotated[
         bool, Option("--unlanded", help="Also delete old saved work that nothing else has; asks first.")
     ] = False,
@@ -28,8 +31,9 @@ def gc(
     Open work, unread mail and unlanded work stay, however old they are. The daemon does the same every hour. Exits with 1 if
     something could not be deleted.
     """
-    forget = _refs_to_forget(yes, dry_run) if unlanded else []
-    result = client().request("POST", "/gc", {"dry_run": dry_run, "forget": forget}, timeout_s=TIMEOUT_S)
+    if unlanded:
+        request["forget"] = _refs_to_forget(yes, request["dry_run"])
+    result = request.send(timeout_s=TIMEOUT_S)
     if not printed(result):
         _show(result)
     if result["problems"]:

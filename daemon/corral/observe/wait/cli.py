@@ -11,8 +11,9 @@ from typing import Annotated, Any
 from corral.core.errors import InvalidInput
 from corral.core.remedies import WHAT_TO_DO
 from corral.core.visible import one_line, visible
-from corral.faces.cli.parsing import Exit, Option
-from corral.faces.cli.terminal.options import argument, client, command, option
+from corral.faces.cli.asking import Asks, Field, Request
+from corral.faces.cli.parsing import Exit
+from corral.faces.cli.terminal.options import client, command, option
 from corral.faces.cli.terminal.output import echo, paint, printed, state
 from corral.faces.cli.terminal.progress import progress
 from corral.faces.cli.terminal.status_summary import show_need
@@ -23,19 +24,21 @@ FIRST_ROUND_S = 0.5
 LONGER = 4
 
 
-@command(prints="observe.wait.api.Waited")
+@command(
+    asks=Asks("GET /wait", Field("task", "ID", of="open"), Field("all", "--all"), "timeout"),
+    prints="observe.wait.api.Waited",
+)
 def wait(
-    ids: Annotated[list[str] | None, argument("Tasks or merge requests to wait for.", "ID", of="open")] = None,
-    everything: Annotated[bool, Option("--all", help="Wait for every open task and merge request.")] = False,
+    request: Request,
     timeout: Annotated[
         float | None, option("--timeout", "Stop waiting after this time and exit with 1.", "SECONDS", min=0)
     ] = None,
 ) -> None:
     """Wait until tasks have landed or failed, or wait for you. Exits with 0 only if all succeeded."""
-    if bool(ids) == everything:
+    if bool(request["task"]) == bool(request["all"]):
         raise InvalidInput("Nothing named to wait for.", remedy="Name tasks, or use --all.")
     deadline = None if timeout is None else time.monotonic() + timeout
-    query: dict[str, Any] = {"task": ids or [], "all": everything or None}
+    query: dict[str, Any] = request
     speaker, longest, shown = client(), FIRST_ROUND_S, set[tuple[str, str]]()
     with progress("waiting") as update:
         while True:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from corral.client.connection import segment
 from corral.core.visible import log_text
+from corral.faces.cli.asking import Asks, Field, Request
 from corral.faces.cli.parsing import Exit, Group, Option
 from corral.faces.cli.terminal.options import argument, client
 from corral.faces.cli.terminal.output import coloured, echo, moment, printed
@@ -14,7 +15,7 @@ from corral.faces.cli.terminal.tables import Column, table
 from corral.work.tasks.cli.task_view import show_task
 
 app = Group("The dead-letter queue: tasks that are out of retries.")
-Ids = Annotated[list[str] | None, argument("Task ids, or their first characters.", "ID", of="task")]
+_IDS = Field("task_ids", "ID", of="task")
 
 
 @app.command("list", prints="work.dead_letters.api.DeadTask[]")
@@ -43,26 +44,25 @@ def show(task_id: Annotated[str, argument("A task id, or its first characters.",
         print(log_text(task["log_tail"], colours=coloured()), end="", flush=True)
 
 
-@app.command(prints="work.dead_letters.api.Acted")
-def retry(
-    task_ids: Ids = None, every: Annotated[bool, Option("--all", help="All tasks of the queue.")] = False
-) -> None:
+@app.command(asks=Asks("POST /dead-letters/retry", _IDS, Field("all", "--all")), prints="work.dead_letters.api.Acted")
+def retry(request: Request) -> None:
     """Run dead tasks again, with all their retries."""
-    _act("retry", task_ids, every, "pending")
+    _act(request, "pending")
 
 
-@app.command(prints="work.dead_letters.api.Acted")
-def clear(task_ids: Ids = None, yes: Annotated[bool, Option("--yes", "-y", help="Do not prompt.")] = False) -> None:
+@app.command(asks=Asks("POST /dead-letters/clear", _IDS, "yes"), prints="work.dead_letters.api.Acted")
+def clear(request: Request, yes: Annotated[bool, Option("--yes", "-y", help="Do not prompt.")] = False) -> None:
     """Take tasks out of the queue; without an id, all of them after a question. They stay in `corral task list`."""
-    if not task_ids and not yes:
+    if "task_ids" not in request and not yes:
         number = len(client().listing("/dead-letters", {}, None))
         if number and not confirm(f"Clear all {number} tasks of the dead-letter queue?", default=False):
             raise Exit(1)
-    _act("clear", task_ids, not task_ids, "cleared")
+    request["all"] = "task_ids" not in request
+    _act(request, "cleared")
 
 
-def _act(verb: str, task_ids: list[str] | None, every: bool, done: str) -> None:
-    answer = client().request("POST", f"/dead-letters/{verb}", {"task_ids": task_ids or [], "all": every})
+def _act(request: Request, done: str) -> None:
+    answer = request.send()
     if printed(answer):
         return
     for task_id in answer["task_ids"]:

@@ -7,42 +7,44 @@ from typing import Annotated, Any
 
 from corral.client.connection import segment
 from corral.core.visible import one_line
-from corral.faces.cli.parsing import Argument, Group, Option
-from corral.faces.cli.terminal.options import argument, client, session_id
+from corral.faces.cli.asking import Asks, Field, Request
+from corral.faces.cli.parsing import Argument, Group
+from corral.faces.cli.terminal.options import argument, client
 from corral.faces.cli.terminal.output import emit, for_programs, report
 from corral.faces.cli.terminal.tables import Column, table
 
 app = Group("Shared state: values that the agents at one task share while it lasts.")
 Task = Annotated[str, argument("A task id, or its first four or more characters.", "TASK", of="task")]
-Key = Annotated[str, Argument(help="A key.", metavar="KEY")]
-Version = Annotated[int | None, Option("--if-version", min=0, help="Only if the key has this version; 0: is new.")]
+_KEY, _VERSION = Field("key", "KEY", required=True), Field("if_version", "--if-version")
 
 
-@app.command("get", prints="work.state.api.Value")
-def get(task: Task, key: Key) -> None:
+@app.command("get", asks=Asks("GET /tasks/{task_id}/state", _KEY), prints="work.state.api.Value")
+def get(request: Request, task: Task) -> None:
     """Print the value of a key, as JSON."""
-    (value,) = client().request("GET", _path(task), query={"key": key})
+    (value,) = request.send(task_id=task)
     emit(value if for_programs() else value["value"])
 
 
-@app.command("set", prints="work.state.api.Value")
+@app.command(
+    "set",
+    asks=Asks("POST /tasks/{task_id}/state", _KEY, "value", _VERSION, by="session_id"),
+    prints="work.state.api.Value",
+)
 def set_(
+    request: Request,
     task: Task,
-    key: Key,
     value: Annotated[str, Argument(help="A JSON value; anything else is taken as a text.", metavar="VALUE")],
-    if_version: Version = None,
 ) -> None:
     """Set a key; with --if-version only if nobody has changed it since you read it."""
-    body = {"key": key, "value": _parsed(value), "if_version": if_version, "session_id": session_id()}
-    stored = client().request("POST", _path(task), body)
-    report(stored, f"{one_line(key)}  version {stored['version']}")
+    request["value"] = _parsed(value)
+    stored = request.send(task_id=task)
+    report(stored, f"{one_line(request['key'])}  version {stored['version']}")
 
 
-@app.command("delete", prints="work.state.api.Deleted")
-def delete(task: Task, key: Key, if_version: Version = None) -> None:
+@app.command("delete", asks=Asks("POST /tasks/{task_id}/state/delete", _KEY, _VERSION), prints="work.state.api.Deleted")
+def delete(request: Request, task: Task) -> None:
     """Delete a key."""
-    answer = client().request("POST", f"{_path(task)}/delete", {"key": key, "if_version": if_version})
-    report(answer, f"{one_line(key)}  deleted")
+    report(request.send(task_id=task), f"{one_line(request['key'])}  deleted")
 
 
 @app.command("list", prints="work.state.api.Value[]")
@@ -53,11 +55,7 @@ def listing(task: Task) -> None:
         ("VERSION", "version", 7),
         ("VALUE", lambda row: json.dumps(row["value"], ensure_ascii=False), 80),
     ]
-    table(client().request("GET", _path(task)), columns, empty="No shared state.")
-
-
-def _path(task: str) -> str:
-    return f"/tasks/{segment(task)}/state"
+    table(client().request("GET", f"/tasks/{segment(task)}/state"), columns, empty="No shared state.")
 
 
 def _parsed(text: str) -> Any:

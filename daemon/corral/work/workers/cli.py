@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from corral.faces.cli.terminal.options import client, command, option
+from corral.faces.cli.asking import Asks, Field, Request
+from corral.faces.cli.terminal.options import client, command
 from corral.faces.cli.terminal.output import report
 
 
-@command(prints="work.workers.api.Paused")
-def pause(reason: Annotated[str | None, option("--reason", "Reason, shown by status.", "TEXT")] = None) -> None:
+@command(asks=Asks("POST /pause", Field("reason", "--reason", "TEXT")), prints="work.workers.api.Paused")
+def pause(request: Request) -> None:
     """Pause claiming and landing until `corral resume`. Running tasks continue; the pause survives restarts."""
-    answer = client().request("POST", "/pause", {"reason": reason})
-    report(answer, "paused: nothing is claimed or landed until `corral resume`")
+    report(request.send(), "paused: nothing is claimed or landed until `corral resume`")
 
 
 @command(prints="work.workers.api.Resumed")

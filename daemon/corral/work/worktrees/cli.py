@@ -10,8 +10,9 @@ from corral.client.connection import segment
 from corral.core.errors import WorkAtRisk
 from corral.core.marks import of_a_session
 from corral.core.visible import one_line
+from corral.faces.cli.asking import Asks, Field, Request
 from corral.faces.cli.parsing import Group
-from corral.faces.cli.terminal.options import argument, client, option, session_id
+from corral.faces.cli.terminal.options import argument, client
 from corral.faces.cli.terminal.output import echo, for_programs, printed, report
 from corral.faces.cli.terminal.person import refuse_agents
 from corral.faces.cli.terminal.progress import progress
@@ -35,17 +36,16 @@ def listing() -> None:
     table(rows, columns, empty="No worktrees.")
 
 
-@app.command(prints="work.worktrees.api.Worktree")
-def create(
-    name: Annotated[str, argument("Name of the folder and, below corral/, of the branch.", "NAME")],
-    base: Annotated[
-        str | None, option("--base", "Start at this commit (default: the target's tip).", "COMMIT", of="branch")
-    ] = None,
-) -> None:
+@app.command(
+    asks=Asks(
+        "POST /worktrees", Field("name", "NAME"), Field("base", "--base", "COMMIT", of="branch"), by="session_id"
+    ),
+    prints="work.worktrees.api.Worktree",
+)
+def create(request: Request) -> None:
     """Create a worktree that is ready to use: dependencies, environment files, ports."""
-    body = {"name": name, "base": base, "session_id": session_id()}
-    with progress(f"making {name}"):
-        answer = client().request("POST", "/worktrees", body, timeout_s=600)
+    with progress(f"making {request['name']}"):
+        answer = request.send(timeout_s=600)
     report(answer, answer["path"])
 
 

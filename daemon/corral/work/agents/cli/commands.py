@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from corral.client.connection import segment
 from corral.core.errors import InvalidInput
 from corral.core.visible import one_line, visible
+from corral.faces.cli.asking import Asks, Field, Request
 from corral.faces.cli.parsing import Argument, Exit, Group, Option
 from corral.faces.cli.program.settings_file import load_settings
 from corral.faces.cli.terminal.context import project
@@ -85,7 +86,6 @@ def _able(agent: dict[str, Any]) -> str:
 # -- ``corral agent versions``, ``diff``, ``rollback``: the texts that an agent's definition has worked with
 
 Name = Annotated[str, argument("An agent's name, as `corral agent list` shows it.", "NAME", of="agent")]
-_VERSION = "A version: 1.2.0, or the first six or more characters of its hash."
 
 
 @app.command(prints="work.agents.api.AgentVersion[]")
@@ -105,14 +105,13 @@ def versions(name: Name) -> None:
         echo(paint("* what its file says now", "dim"))
 
 
-@app.command(prints="work.agents.api.VersionDiff")
-def diff(
-    name: Name,
-    before: Annotated[str, Argument(help=_VERSION, metavar="V1")],
-    after: Annotated[str, Argument(help=_VERSION, metavar="V2")],
-) -> None:
+@app.command(
+    asks=Asks("GET /agents/{name}/diff", Field("before", "V1"), Field("after", "V2")),
+    prints="work.agents.api.VersionDiff",
+)
+def diff(request: Request, name: Name) -> None:
     """Show what differs between two versions of an agent's definition."""
-    answer = client().request("GET", f"/agents/{segment(name)}/diff", query={"before": before, "after": after})
+    answer = request.send(name=name)
     if printed(answer):
         return
     if answer["patch"]:
@@ -121,15 +120,17 @@ def diff(
         echo("No difference.")
 
 
-@app.command(prints="work.agents.api.Deployed")
-def rollback(name: Name, version: Annotated[str, Argument(help=_VERSION, metavar="V")]) -> None:
+@app.command(asks=Asks("POST /agents/{name}/rollback", Field("version", "V")), prints="work.agents.api.Deployed")
+def rollback(request: Request, name: Name) -> None:
     """Write a version of an agent's definition back into its file, for you to look at and commit.
 
     Refused while the file has text that is in no commit and in no version. A running attempt goes on with the version that it
     began with.
     """
-    refuse_agents("Deploying a version of an agent", shlex.join(["corral", "agent", "rollback", name, version]))
-    answer = client().request("POST", f"/agents/{segment(name)}/rollback", {"version": version})
+    refuse_agents(
+        "Deploying a version of an agent", shlex.join(["corral", "agent", "rollback", name, request["version"]])
+    )
+    answer = request.send(name=name)
     file = one_line(answer["file"])
     line = f"{file} is version {answer['version']} again; look at it with git diff, and commit it."
     report(answer, line if answer["changed"] else f"{file} is version {answer['version']} already.")
@@ -152,21 +153,24 @@ def show_version(name: str, version: str) -> None:
 _TRUST = "It names commands that nobody approved: its tasks wait until you run corral trust."
 
 
-@app.command(prints="work.agents.api.PinChange")
+@app.command(
+    asks=Asks("POST /agents/{name}/pin", Field("version", "[V]", required=False), "unpin"),
+    prints="work.agents.api.PinChange",
+)
 def pin(
+    request: Request,
     name: Annotated[str, argument("An agent's name.", "NAME", of="agent")],
-    version: Annotated[str | None, Argument(help=_VERSION, metavar="[V]")] = None,
     unpin: Annotated[bool, Option("--unpin", help="Work by what the file says again.")] = False,
 ) -> None:
     """Pin an agent to a version of its definition.
 
     All of its tasks that start from now on work by that version, whatever the file says. A task's own --agent-version wins.
     """
+    version = request["version"]
     if (version is None) is not unpin:
         raise InvalidInput("Give a version, or --unpin.", remedy=f"corral agent versions {name}")
     refuse_agents("Choosing the version of an agent", f"corral agent pin {shlex.quote(name)} {version or '--unpin'}")
-    path = f"/agents/{segment(name)}/pin"
-    answer = client().request("DELETE", path) if unpin else client().request("POST", path, {"version": version})
+    answer = client().request("DELETE", f"/agents/{segment(name)}/pin") if unpin else request.send(name=name)
     line = (
         f"{one_line(answer['agent'])} works by its file"
         if unpin
@@ -177,11 +181,14 @@ def pin(
         echo(paint(_TRUST, "yellow"))
 
 
-@app.command(prints="work.agents.api.RolloutShown")
+@app.command(
+    asks=Asks("POST /agents/{name}/rollout", Field("version", "--to", "V", required=False), "share"),
+    prints="work.agents.api.RolloutShown",
+)
 def rollout(
+    request: Request,
     name: Annotated[str, Argument(help="An agent's name; or `status` or `stop`, and then the name.", metavar="NAME")],
     of: Annotated[str | None, Argument(help="After `status` or `stop`: an agent's name.", metavar="[NAME]")] = None,
-    to: Annotated[str | None, option("--to", _VERSION, "V")] = None,
     share: Annotated[
         str | None, option("--share", "Share of the tasks that work by it, such as 20%.", "PERCENT")
     ] = None,
@@ -191,6 +198,7 @@ def rollout(
     It ends by itself if the new version is worse (settings `agents.rollout`), or if the definition's file is edited meanwhile.
     `corral agent rollout status NAME` shows how both do, `corral agent rollout stop NAME` ends it.
     """
+    to = request["version"]
     if of is not None:
         if name not in ("status", "stop") or to is not None or share is not None:
             raise InvalidInput("Write `corral agent rollout status NAME`, `stop NAME`, or `NAME --to V --share 20%`.")
@@ -201,21 +209,27 @@ def rollout(
         raise InvalidInput(
             "A rollout needs --to and --share.", remedy=f"corral agent rollout {name} --to V --share 20%"
         )
-    body = {"version": to, "share": _share(share)}
+    request["share"] = _share(share)
     typed = shlex.join(["corral", "agent", "rollout", name, "--to", to, "--share", share])
     refuse_agents("Rolling out a version of an agent", typed)
-    _show(client().request("POST", f"/agents/{segment(name)}/rollout", body))
+    _show(request.send(name=name))
 
 
-@app.command(prints="work.agents.api.Improvement")
+@app.command(
+    asks=Asks(
+        "POST /agents/{name}/improvement",
+        "feedback",
+        Field("deploy_if_better", "--deploy-if-better"),
+        *("status", "resume", "deploy", "yes"),
+    ),
+    prints="work.agents.api.Improvement",
+)
 def improve(
+    request: Request,
     name: Annotated[str, argument("An agent's name.", "NAME", of="agent")],
     feedback: Annotated[
         Path | None, Option("--feedback", help="A file: praise and complaints.", metavar="FILE")
     ] = None,
-    deploy_if_better: Annotated[
-        bool, Option("--deploy-if-better", help="Write a version that does better into the file.")
-    ] = False,
     status: Annotated[bool, Option("--status", help="Show the newest improvement instead.")] = False,
     resume: Annotated[bool, Option("--resume", help="Go on with one whose tasks failed.")] = False,
     deploy: Annotated[bool, Option("--deploy", help="Write its new version into the agent's file.")] = False,
@@ -227,6 +241,7 @@ def improve(
     test cases. Both versions do the cases in worktrees whose work never lands; the test commands run as a worker's do. On a
     terminal it asks before it begins; --deploy asks before it writes, and needs --yes without a terminal.
     """
+    deploy_if_better = request["deploy_if_better"]
     if sum((status, resume, deploy)) > 1 or ((status or resume or deploy) and (feedback or deploy_if_better)):
         raise InvalidInput("Give one of --status, --resume and --deploy, or --feedback and --deploy-if-better.")
     if deploy or deploy_if_better:
@@ -239,12 +254,12 @@ def improve(
     if status:
         improvement = client().request("GET", path)
     else:
-        text = content("--feedback", str(feedback)) if feedback is not None else None
+        if feedback is not None:
+            request["feedback"] = content("--feedback", str(feedback))
         asks = is_terminal() and not yes and not for_programs()
         if asks and not confirm(_question(name, deploys=deploy_if_better), default=False):
             raise Exit(1)
-        body = {"feedback": text, "deploy_if_better": deploy_if_better}
-        improvement = client().request("POST", f"{path}/resume") if resume else client().request("POST", path, body)
+        improvement = client().request("POST", f"{path}/resume") if resume else request.send(name=name)
     if printed(improvement):
         return
     _show_improvement(improvement)
