@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_origin
 
 import corral.faces.cli
 from corral.core.routing import PREFIX
@@ -21,6 +22,8 @@ FILE = Path(corral.faces.cli.__file__).with_name("fields.json")
 
 _FURTHEST = 2**31
 """A bound that nobody meets, and no help page shows."""
+_BESIDE = {("POST /locks/check-commit", "paths")}
+"""A field that a command fills by itself, and asks how much it takes."""
 _NOTHING: tuple[Any, ...] = (None, "", [], {})
 """Defaults that a help page does not show."""
 
@@ -28,6 +31,34 @@ _NOTHING: tuple[Any, ...] = (None, "", [], {})
 def asked() -> Iterator[tuple[str, Asks]]:
     """The commands that ask for one operation, by their whole names."""
     return ((name, command.asks) for name, command in leaves(app, "") if command.asks is not None)
+
+
+def answers() -> dict[str, str]:
+    """By operation: the type that it answers, by its name below ``corral``."""
+    every = operations(nouns.every())
+    return {
+        _address(one.route.method, one.path): _name(one.route.answer) for one in every if one.path.startswith(PREFIX)
+    }
+
+
+def _address(method: str, path: str) -> str:
+    return f"{method.upper()} {path.removeprefix(PREFIX)}"
+
+
+def _name(kind: Any) -> str:
+    if get_origin(kind) is list:
+        return f"{_name(kind.__args__[0])}[]"
+    if isinstance(kind, type) and get_origin(kind) is None:
+        return f"{kind.__module__}.{kind.__name__}".removeprefix("corral.")
+    where = sorted(sys.modules, key=lambda name: (not name.endswith((".api", ".wire")), name))
+    modules = [sys.modules[name] for name in where if name.startswith("corral.")]
+    names = (
+        f"{module.__name__}.{name}"
+        for module in modules
+        for name, value in vars(module).items()
+        if type(value) is type(kind) and value == kind
+    )
+    return next(names, "").removeprefix("corral.")
 
 
 def requests() -> dict[str, dict[str, dict[str, Any]]]:
@@ -61,17 +92,19 @@ def requests() -> dict[str, dict[str, dict[str, Any]]]:
                 for inner, below in fields[name].get("properties", {}).items():
                     kinds = [resolved(kind) for kind in below.get("anyOf", ()) if kind.get("type") != "null"]
                     fields[f"{name}.{inner}"] = {**(kinds or [{}])[0], **below, "required": False}
-            made[f"{verb.upper()} {path.removeprefix(PREFIX)}"] = fields
+            made[_address(verb, path)] = fields
     return made
 
 
-def content() -> dict[str, dict[str, dict[str, Any]]]:
+def content() -> dict[str, dict[str, Any]]:
     """What the file has to have."""
-    known, needed = requests(), dict[str, dict[str, dict[str, Any]]]()
-    for _, asks in asked():
-        fields = needed.setdefault(asks.operation, {})
-        fields |= {field.name: _of(known[asks.operation][field.name]) for field in asks.fields}
-    return {operation: dict(sorted(fields.items())) for operation, fields in sorted(needed.items())}
+    known, answer = requests(), answers()
+    needed: dict[str, dict[str, dict[str, Any]]] = {}
+    named = {*_BESIDE, *((asks.operation, field.name) for _, asks in asked() for field in asks.fields)}
+    for operation in {*(asks.operation for _, asks in asked()), *(operation for operation, _ in _BESIDE)}:
+        fields = (field for asked_for, field in named if asked_for == operation)
+        needed[operation] = {field: _of(known[operation][field]) for field in fields}
+    return {name: {"answer": answer[name], "takes": dict(sorted(needed[name].items()))} for name in sorted(needed)}
 
 
 def _of(schema: dict[str, Any]) -> dict[str, Any]:
@@ -82,6 +115,7 @@ def _of(schema: dict[str, Any]) -> dict[str, Any]:
         "choices": item.get("enum"),
         "min": _least(schema),
         "max": most if (most := schema.get("maximum")) is not None and most < _FURTHEST else None,
+        "most": schema.get("maxItems"),
         "default": None if schema.get("default") in _NOTHING else schema["default"],
         "required": schema["required"] or None,
     }

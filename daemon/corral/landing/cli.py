@@ -9,7 +9,7 @@ from corral.config.paths import find_checkout, find_project
 from corral.core.errors import InvalidInput
 from corral.core.instants import in_words, when_landed
 from corral.core.visible import one_line
-from corral.faces.cli.asking import Asks, Field, Request
+from corral.faces.cli.asking import Field, Request
 from corral.faces.cli.parsing import Exit, Group, Option
 from corral.faces.cli.terminal import worktree_shell
 from corral.faces.cli.terminal.diff_view import STAT, show_diff, show_patch
@@ -36,12 +36,11 @@ WIDTH = 11
 Id = Annotated[str, argument("A merge id, its first characters, or its task's id or number.", "ID", of="merge")]
 
 
-@app.command(
-    "list",
-    asks=Asks(
-        "GET /merges", Field("state", "--status", "--state", "STATE"), Field("branch", "--branch", "NAME", of="branch")
-    ),
-    prints="work.merges.wire.MergeListed[]",
+@app.ask(
+    "GET /merges",
+    Field("state", "--status", "--state", "STATE"),
+    Field("branch", "--branch", "NAME", of="branch"),
+    name="list",
 )
 def listing(request: Request) -> None:
     """List merge requests in order of submission."""
@@ -130,21 +129,19 @@ def detail(merge_id: Id) -> None:
         facts({"": receipt["reason"] if receipt["status"] == "bypassed" else None, "log": receipt["log"]}, WIDTH)
 
 
-@app.command(asks=Asks("GET /merges/{merge_id}/diff", STAT), prints="work.merges.api.Changes")
+@app.ask("GET /merges/{merge_id}/diff", STAT)
 def diff(request: Request, merge_id: Id) -> None:
     """Show what a merge request changes on its target."""
     show_diff(request, merge_id=merge_id)
 
 
-@app.command(
-    asks=Asks(
-        "POST /merges",
-        Field("branch", "BRANCH", of="branch", usual="the current branch"),
-        Field("target", "--target", "BRANCH", of="branch"),
-        Field("title", "--title", "TEXT"),
-        Field("task_id", "--task", "ID", of="task"),
-        by="session_id",
-    ),
+@app.ask(
+    "POST /merges",
+    Field("branch", "BRANCH", of="branch", also=" (default: the current branch)", required=False),
+    Field("target", "--target", "BRANCH", of="branch"),
+    Field("title", "--title", "TEXT"),
+    Field("task_id", "--task", "ID", of="task"),
+    by="session_id",
     prints="work.merges.wire.Submitted",
 )
 def submit(request: Request) -> None:
@@ -206,10 +203,7 @@ def open_(
     echo(f"The worktree stays; to remove it: corral worktree remove {name}")
 
 
-@app.command(
-    asks=Asks("POST /merges/{merge_id}/retry", Field("follow_branch", "--follow-branch")),
-    prints="work.merges.wire.MergeSummary",
-)
+@app.ask("POST /merges/{merge_id}/retry", Field("follow_branch", "--follow-branch"))
 def retry(request: Request, merge_id: Id) -> None:
     """Queue a failed or conflicting merge request again."""
     _show_summary(request.send(merge_id=merge_id))
@@ -277,10 +271,7 @@ def skip(merge_id: Id) -> None:
     _show_summary(client().request("POST", f"/merges/{segment(merge_id)}/skip", {}))
 
 
-@app.command(
-    asks=Asks("POST /merges/{merge_id}/bypass", Field("reason", "--reason", "TEXT"), "yes"),
-    prints="work.merges.wire.MergeSummary",
-)
+@app.ask("POST /merges/{merge_id}/bypass", Field("reason", "--reason", "TEXT"), "yes")
 def bypass(
     request: Request,
     merge_id: Id,
@@ -304,9 +295,7 @@ def bypass(
 _TARGET = Field("target", "TARGET", of="branch")
 
 
-@app.command(
-    asks=Asks("POST /targets/freeze", _TARGET, Field("reason", "--reason", "TEXT")), prints="landing.api.Frozen"
-)
+@app.ask("POST /targets/freeze", _TARGET, Field("reason", "--reason", "TEXT"))
 def freeze(request: Request) -> None:
     """Let nothing land on a branch until `corral merge thaw`; what waits is verified all the same."""
     refuse_agents("Freezing a target", f"corral merge freeze {request['target']} --reason TEXT")
@@ -316,7 +305,7 @@ def freeze(request: Request) -> None:
     report(answer, f"{answer['target']} is frozen. To go on: corral merge thaw {answer['target']}{also}")
 
 
-@app.command(asks=Asks("POST /targets/thaw", _TARGET), prints="landing.api.Thawed")
+@app.ask("POST /targets/thaw", _TARGET)
 def thaw(request: Request) -> None:
     """Let work land on a frozen branch again; verify one again that a direct commit made red."""
     refuse_agents("Thawing a target", f"corral merge thaw {request['target']}")
@@ -326,11 +315,7 @@ def thaw(request: Request) -> None:
     report(answer, " ".join(filter(None, (done, again))))
 
 
-@app.command(
-    "accept-rewind",
-    asks=Asks("POST /rewinds/accept", Field("target", "TARGET", of="branch"), "yes"),
-    prints="landing.api.RewindAccepted",
-)
+@app.ask("POST /rewinds/accept", Field("target", "TARGET", of="branch"), "yes", name="accept-rewind")
 def accept_rewind(
     request: Request,
     yes: Annotated[bool, Option("--yes", "-y", help="Do not prompt.")] = False,
@@ -398,10 +383,7 @@ def _show_receipt(commit: str, status: str, problems: list[str], receipt: dict[s
         echo(paint(one_line(problem), "red"))
 
 
-@app.command(
-    asks=Asks("GET /merges/flakes", Field("target", "--target", "BRANCH", of="branch")),
-    prints="landing.api.FlakyTest[]",
-)
+@app.ask("GET /merges/flakes", Field("target", "--target", "BRANCH", of="branch"))
 def flakes(request: Request) -> None:
     """List tests that failed and then passed on one tree."""
     rows = request.send()
@@ -416,9 +398,7 @@ def flakes(request: Request) -> None:
     table(rows, columns, empty="No test was red and then green on one tree.")
 
 
-@app.command(
-    asks=Asks("GET /merges/{merge_id}/log", "follow", Field("run", "--run", "RUN")), prints="landing.api.MergeLog"
-)
+@app.ask("GET /merges/{merge_id}/log", "follow", Field("run", "--run", "RUN"), prints="landing.api.MergeLog")
 def log(
     request: Request,
     merge_id: Id,

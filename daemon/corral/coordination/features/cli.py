@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from corral.client.connection import segment
 from corral.core.visible import one_line
-from corral.faces.cli.asking import Asks, Field, Request
+from corral.faces.cli.asking import Field, Request
 from corral.faces.cli.parsing import Exit, Group, Option
 from corral.faces.cli.terminal.options import argument, client, to_lock_keys
 from corral.faces.cli.terminal.output import echo, printed, report
@@ -21,22 +21,18 @@ _SHOWN = (
 FeatureId = Annotated[str, argument("The feature's name, such as FEAT-123.", "ID", of="feature")]
 
 
-@app.command(
-    asks=Asks(
-        "POST /features",
-        Field("feature_id", "ID", of="feature"),
-        Field("resource_claims", "--claim", "KEY"),
-        Field("title", "--title", "TEXT"),
-        Field("branch_name", "--branch", "NAME", of="branch"),
-        Field("merge_priority", "--priority"),
-        Field("metadata", "--metadata", "JSON"),
-        by="session_id",
-    ),
-    prints="coordination.features.api.Registered",
+@app.ask(
+    "POST /features",
+    Field("feature_id", "ID", of="feature"),
+    Field("resource_claims", "--claim", "KEY", read=to_lock_keys),
+    Field("title", "--title", "TEXT"),
+    Field("branch_name", "--branch", "NAME", of="branch"),
+    Field("merge_priority", "--priority"),
+    Field("metadata", "--metadata", "JSON"),
+    by="session_id",
 )
 def register(request: Request) -> None:
     """Register a feature, or replace the claims of an active one."""
-    request["resource_claims"] = to_lock_keys(request["resource_claims"])
     answer = request.send()
     report(answer, one_line(f"{answer['feature_id']}: {answer['action']}, {', '.join(answer['resource_claims'])}"))
 
@@ -69,14 +65,13 @@ def show(feature_id: FeatureId) -> None:
         echo(f"claims: {one_line(claim)}")
 
 
-@app.command(
-    asks=Asks("POST /features/analyze", Field("feature_id", "ID", of="feature"), Field("claims", "--claim", "KEY")),
-    prints="coordination.features.api.Judgement",
+@app.ask(
+    "POST /features/analyze",
+    Field("feature_id", "ID", of="feature"),
+    Field("claims", "--claim", "KEY", read=to_lock_keys),
 )
 def analyze(request: Request) -> None:
     """Check claims against active features; exits with 4 if they must run one after the other."""
-    if claims := request["claims"]:
-        request["claims"] = to_lock_keys(claims)
     answer = request.send()
     if not printed(answer):
         _explain(answer)
@@ -97,10 +92,7 @@ def _explain(answer: dict[str, Any]) -> None:
         echo(f"  and {answer['left_out']} more features")
 
 
-@app.command(
-    asks=Asks("POST /features/deregister", Field("feature_id", "ID", of="feature"), "cancelled", by="session_id"),
-    prints="coordination.features.api.Deregistered",
-)
+@app.ask("POST /features/deregister", Field("feature_id", "ID", of="feature"), "cancelled", by="session_id")
 def deregister(
     request: Request,
     cancelled: Annotated[bool, Option("--cancelled", help="The feature was abandoned, not completed.")] = False,

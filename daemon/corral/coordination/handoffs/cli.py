@@ -7,7 +7,7 @@ from typing import Annotated
 
 from corral.client.connection import segment
 from corral.core.visible import one_line
-from corral.faces.cli.asking import Asks, Field, Request
+from corral.faces.cli.asking import Field, Request
 from corral.faces.cli.parsing import Group
 from corral.faces.cli.terminal.options import argument, client
 from corral.faces.cli.terminal.output import echo, fact, moment, paint, printed, report
@@ -23,9 +23,11 @@ _PARTS = (
 )
 
 
-@app.command(
-    "list",
-    asks=Asks("GET /handoffs", Field("agent_name", "--agent", "NAME", of="session"), Field("limit", "--limit")),
+@app.ask(
+    "GET /handoffs",
+    Field("agent_name", "--agent", "NAME", of="session"),
+    Field("limit", "--limit"),
+    name="list",
     prints="coordination.handoffs.api.Handoff[]",
 )
 def listing(request: Request) -> None:
@@ -59,17 +61,14 @@ def show(handoff_id: Annotated[str, argument("A handoff's id, or its first chara
             echo(f"  {label:<8} {one_line(item)}")
 
 
-@app.command(
-    asks=Asks(
-        "POST /handoffs",
-        Field("completed_work", "--done", "TEXT"),
-        Field("in_progress", "--doing", "TEXT"),
-        Field("decisions", "--decided", "TEXT"),
-        Field("next_steps", "--next", "TEXT"),
-        Field("relevant_files", "--file", "TEXT"),
-        by="session_id",
-    ),
-    prints="coordination.handoffs.api.Written",
+@app.ask(
+    "POST /handoffs",
+    Field("completed_work", "--done", "TEXT"),
+    Field("in_progress", "--doing", "TEXT"),
+    Field("decisions", "--decided", "TEXT"),
+    Field("next_steps", "--next", "TEXT"),
+    Field("relevant_files", "--file", "TEXT"),
+    by="session_id",
 )
 def write(
     request: Request,

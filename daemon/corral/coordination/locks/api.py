@@ -27,7 +27,7 @@ class Keys(Acting):
     paths: list[str] = Field(
         default_factory=list,
         max_length=MAX_KEYS,
-        description="Paths, globs and logical keys.",
+        description="Paths, globs, or logical keys such as 'api:GET /v1/users'.",
         examples=[["src/api/**", "api:GET /v1/users", "db:schema:users"]],
     )
     file_path: str | None = Field(None, description="One more of them.")

@@ -6,15 +6,16 @@ from typing import Annotated, Any
 
 from corral.core.errors import InvalidInput
 from corral.core.visible import one_line
-from corral.faces.cli.asking import Asks, Field, Request
+from corral.faces.cli.asking import Field, Request
 from corral.faces.cli.parsing import Exit, Group, Option
-from corral.faces.cli.terminal.options import argument, client, to_lock_keys
+from corral.faces.cli.terminal.options import client, to_lock_keys
 from corral.faces.cli.terminal.output import echo, moment, printed, report
 from corral.faces.cli.terminal.progress import progress
 from corral.faces.cli.terminal.tables import Column, table
 
 app = Group("Locks: who holds which files.")
-Paths = Annotated[list[str], argument("Paths, globs, or logical keys such as 'api:GET /v1/users'.", "PATH", of="path")]
+_PATHS = Field("paths", "PATH", of="path", read=to_lock_keys, required=True)
+_OWN = Field("paths", "PATH", of="lock", read=to_lock_keys)
 HELD = 4
 ANSWER_S = 30.0
 """Time for an answer beyond the requested wait, seconds."""
@@ -42,10 +43,9 @@ def _until(row: dict[str, Any]) -> str:
     return moment(str(row["expires_at"]))
 
 
-@app.command(asks=Asks("POST /locks/check", by="session_id"), prints="coordination.locks.api.Checked[]")
-def check(request: Request, paths: Paths) -> None:
+@app.ask("POST /locks/check", _PATHS, by="session_id")
+def check(request: Request) -> None:
     """Show who holds paths; exits with 4 if another session holds one."""
-    request["paths"] = to_lock_keys(paths)
     rows = request.send()
     if not printed(rows):
         for row in rows:
@@ -58,21 +58,19 @@ def check(request: Request, paths: Paths) -> None:
         raise Exit(HELD)
 
 
-@app.command(
-    asks=Asks(
-        "POST /locks/acquire",
-        Field("ttl_s", "--ttl", "SECONDS"),
-        Field("exclusive", "--shared", off=True, help="Let other sessions share the lock."),
-        Field("reason", "--reason", "TEXT"),
-        Field("wait_s", "--wait", "SECONDS"),
-        Field("each", "--each"),
-        by="session_id",
-    ),
-    prints="coordination.locks.api.Acquired",
+@app.ask(
+    "POST /locks/acquire",
+    _PATHS,
+    Field("ttl_s", "--ttl", "SECONDS"),
+    Field("exclusive", "--shared", off=True, help="Let other sessions share the lock."),
+    Field("reason", "--reason", "TEXT"),
+    Field("wait_s", "--wait", "SECONDS"),
+    Field("each", "--each"),
+    by="session_id",
 )
-def acquire(request: Request, paths: Paths) -> None:
+def acquire(request: Request) -> None:
     """Lock paths, all or none, for this session or for you; exits with 4 if another session holds one."""
-    request["paths"], wait_s = to_lock_keys(paths), request["wait_s"]
+    wait_s = request["wait_s"]
     with progress("waiting in the queue for the lock" if wait_s else None):
         answer = request.send(timeout_s=ANSWER_S + wait_s)
     if not printed(answer):
@@ -84,17 +82,13 @@ def acquire(request: Request, paths: Paths) -> None:
         raise Exit(HELD)
 
 
-@app.command(
-    asks=Asks("POST /locks/renew", Field("extend_s", "--extend", "SECONDS"), by="session_id"),
-    prints="coordination.locks.api.Renewed",
-)
+@app.ask("POST /locks/renew", _OWN, Field("extend_s", "--extend", "SECONDS"), by="session_id")
 def renew(
     request: Request,
-    paths: Annotated[list[str] | None, argument("Paths to renew.", "PATH", of="lock")] = None,
     everything: Annotated[bool, Option("--all", help="Renew all your locks.")] = False,
 ) -> None:
     """Extend your own locks, all or none."""
-    request["paths"] = _named(paths, everything)
+    _require_names(request, everything)
     answer = request.send()
     if printed(answer):
         return
@@ -104,14 +98,16 @@ def renew(
         echo("You hold no locks.")
 
 
-@app.command(
-    "force-release",
-    asks=Asks("POST /locks/force-release", Field("note", "--note", "TEXT"), Field("certain", "--yes"), by="session_id"),
-    prints="coordination.locks.api.Forced",
+@app.ask(
+    "POST /locks/force-release",
+    _PATHS,
+    Field("note", "--note", "TEXT"),
+    Field("certain", "--yes"),
+    by="session_id",
+    name="force-release",
 )
-def force_release(request: Request, paths: Paths) -> None:
+def force_release(request: Request) -> None:
     """Release locks of a dead session; refused while its session is alive."""
-    request["paths"] = to_lock_keys(paths)
     answer = request.send(timeout_s=ANSWER_S * 4)
     if printed(answer):
         return
@@ -122,21 +118,19 @@ def force_release(request: Request, paths: Paths) -> None:
         echo("Nobody else holds a lock on these paths.")
 
 
-@app.command(asks=Asks("POST /locks/release", by="session_id"), prints="coordination.locks.api.Released")
+@app.ask("POST /locks/release", _OWN, by="session_id")
 def release(
     request: Request,
-    paths: Annotated[list[str] | None, argument("Paths to release.", "PATH", of="lock")] = None,
     everything: Annotated[bool, Option("--all", help="Release all locks of this session.")] = False,
 ) -> None:
     """Release your own locks."""
-    request["paths"] = _named(paths, everything)
+    _require_names(request, everything)
     answer = request.send()
     released = ", ".join(answer["released"])
     report(answer, f"released: {released}" if released else "You hold no lock on these paths.")
 
 
-def _named(paths: list[str] | None, everything: bool) -> list[str]:
-    """The caller's own locks that a request is about; no paths: all of them."""
-    if bool(paths) == everything:
+def _require_names(request: Request, everything: bool) -> None:
+    """Refuse a request that names locks and all of them, or neither."""
+    if bool(request["paths"]) == everything:
         raise InvalidInput("No locks named.", remedy="Name paths, or use --all, but not both.")
-    return to_lock_keys(paths or [])

@@ -10,7 +10,7 @@ from corral.client.connection import Client, segment
 from corral.core.errors import InvalidInput
 from corral.core.states import Importance, MailWay
 from corral.core.visible import one_line, visible
-from corral.faces.cli.asking import Asks, Field, Request
+from corral.faces.cli.asking import Field, Request
 from corral.faces.cli.parsing import Group, Option
 from corral.faces.cli.terminal.options import argument, client
 from corral.faces.cli.terminal.output import echo, moment, paint, printed, report, state
@@ -26,20 +26,17 @@ _COPIES = (Field("cc", "--cc", "AGENT"), Field("bcc", "--bcc", "AGENT"))
 _REST = (Field("attachments", "--attach", "PATH"), Field("idempotency_key", "--idempotency-key", "KEY"))
 
 
-@app.command(
-    asks=Asks(
-        "POST /messages",
-        "to",
-        Field("subject", "SUBJECT"),
-        "text",
-        *_COPIES,
-        Field("importance", "--importance", "HOW"),
-        Field("ack_required", "--ack"),
-        Field("thread_id", "--thread", "ID", of="thread"),
-        *_REST,
-        by="session_id",
-    ),
-    prints="coordination.mail.api.Sent",
+@app.ask(
+    "POST /messages",
+    "to",
+    Field("subject", "SUBJECT"),
+    "text",
+    *_COPIES,
+    Field("importance", "--importance", "HOW"),
+    Field("ack_required", "--ack"),
+    Field("thread_id", "--thread", "ID", of="thread"),
+    *_REST,
+    by="session_id",
 )
 def send(
     request: Request,
@@ -51,15 +48,8 @@ def send(
     _send(request, text)
 
 
-@app.command(
-    asks=Asks(
-        "POST /messages/{message_id}/reply",
-        Field("to", "--to", "AGENT", of="recipient"),
-        *_COPIES,
-        *_REST,
-        by="session_id",
-    ),
-    prints="coordination.mail.api.Sent",
+@app.ask(
+    "POST /messages/{message_id}/reply", Field("to", "--to", "AGENT", of="recipient"), *_COPIES, *_REST, by="session_id"
 )
 def reply(request: Request, message: Message, text: Body = None) -> None:
     """Reply to a message, in its thread."""
@@ -87,20 +77,17 @@ def _send(letter: Request, text: str | None, **in_path: Any) -> None:
         echo(f"offline, delivered when they return: {one_line(', '.join(answer['bounced']))}")
 
 
-@app.command(
-    asks=Asks(
-        "GET /messages",
-        Field("agent", "--agent", "AGENT", of="session"),
-        Field("everyone", "--all"),
-        Field("urgent_only", "--urgent"),
-        Field("unread_only", "--unread"),
-        Field("ack_overdue_only", "--overdue"),
-        Field("since_ts", "--since", "TIME"),
-        Field("limit", "--limit", "N"),
-        "follow",
-        by="session_id",
-    ),
-    prints="coordination.mail.api.InboxMessage[]",
+@app.ask(
+    "GET /messages",
+    Field("agent", "--agent", "AGENT", of="session"),
+    Field("everyone", "--all"),
+    Field("urgent_only", "--urgent"),
+    Field("unread_only", "--unread"),
+    Field("ack_overdue_only", "--overdue"),
+    Field("since_ts", "--since", "TIME"),
+    Field("limit", "--limit", "N"),
+    "follow",
+    by="session_id",
 )
 def inbox(
     request: Request,
@@ -161,15 +148,13 @@ def thread(identifier: Annotated[str, argument("A thread, or one of its messages
         _show(row)
 
 
-@app.command(asks=Asks("POST /messages/{message_id}/read", by="session_id"), prints="coordination.mail.api.Read")
+@app.ask("POST /messages/{message_id}/read", by="session_id")
 def read(request: Request, message: Message) -> None:
     """Mark a message to you as read."""
     _marked(request, message)
 
 
-@app.command(
-    asks=Asks("POST /messages/{message_id}/acknowledge", by="session_id"), prints="coordination.mail.api.Acknowledged"
-)
+@app.ask("POST /messages/{message_id}/acknowledge", by="session_id")
 def ack(request: Request, message: Message) -> None:
     """Acknowledge a message to you and mark it as read."""
     _marked(request, message)
@@ -180,10 +165,7 @@ def _marked(request: Request, message: str) -> None:
     report(answer, f"{answer['id']}: {state(answer['state'])}")
 
 
-@app.command(
-    asks=Asks("GET /contacts", Field("agent", "--agent", "AGENT", of="session"), by="session_id"),
-    prints="coordination.mail.api.Contact[]",
-)
+@app.ask("GET /contacts", Field("agent", "--agent", "AGENT", of="session"), by="session_id")
 def contacts(request: Request) -> None:
     """List mail contacts, latest first. Anybody may write to anybody."""
     rows = request.listing()
@@ -195,18 +177,14 @@ def contacts(request: Request) -> None:
     table(rows, columns, empty="No contacts.")
 
 
-@app.command(
-    asks=Asks(
-        "GET /messages/search",
-        Field("q", "WORD", multiple=True),
-        Field("agent", "--agent", "AGENT", of="session"),
-        Field("limit", "--limit", "N"),
-    ),
-    prints="coordination.mail.api.Message[]",
+@app.ask(
+    "GET /messages/search",
+    Field("q", "WORD", multiple=True, read=" ".join),
+    Field("agent", "--agent", "AGENT", of="session"),
+    Field("limit", "--limit", "N"),
 )
 def search(request: Request) -> None:
     """Search messages by words."""
-    request["q"] = " ".join(request["q"])
     rows = request.send()
     columns: list[Column] = [
         ("ID", "id", 8), ("SENT (UTC)", _instant, 19), ("FROM", "from", 24), ("THREAD", "thread_id", 36),

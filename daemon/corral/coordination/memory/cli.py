@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from corral.faces.cli.asking import Asks, Field, Request
+from corral.faces.cli.asking import Field, Request
 from corral.faces.cli.parsing import Group
 from corral.faces.cli.terminal.output import report
 from corral.faces.cli.terminal.tables import Column, table
@@ -11,18 +11,15 @@ app = Group("Memory: facts that sessions recorded for later ones.")
 _FILTERS = (Field("tag", "--tag", "WORD"), Field("event_type", "--type", "WORD"))
 
 
-@app.command(
-    asks=Asks(
-        "POST /memory",
-        Field("summary", "TEXT"),
-        Field("event_type", "--type", "WORD"),
-        Field("outcome", "--outcome", "TEXT"),
-        Field("lessons", "--lesson", "TEXT"),
-        Field("tags", "--tag", "WORD"),
-        Field("details", "--details", "JSON"),
-        by="session_id",
-    ),
-    prints="coordination.memory.api.Remembered",
+@app.ask(
+    "POST /memory",
+    Field("summary", "TEXT"),
+    Field("event_type", "--type", "WORD"),
+    Field("outcome", "--outcome", "TEXT"),
+    Field("lessons", "--lesson", "TEXT"),
+    Field("tags", "--tag", "WORD"),
+    Field("details", "--details", "JSON"),
+    by="session_id",
 )
 def add(request: Request) -> None:
     """Record a fact for later sessions."""
@@ -30,14 +27,12 @@ def add(request: Request) -> None:
     report(answer, f"{answer['memory_id']}  {answer['action']}")
 
 
-@app.command(
-    asks=Asks(
-        "GET /memory",
-        Field("query", "WORDS", required=True),
-        *_FILTERS,
-        Field("limit", "--limit"),
-        Field("min_relevance", "--min-relevance"),
-    ),
+@app.ask(
+    "GET /memory",
+    Field("query", "WORDS", required=True),
+    *_FILTERS,
+    Field("limit", "--limit"),
+    Field("min_relevance", "--min-relevance"),
     prints="coordination.memory.api.Memory[]",
 )
 def search(request: Request) -> None:
@@ -45,9 +40,11 @@ def search(request: Request) -> None:
     _show(request)
 
 
-@app.command(
-    "list",
-    asks=Asks("GET /memory", *_FILTERS, Field("limit", "--limit", default=20)),
+@app.ask(
+    "GET /memory",
+    *_FILTERS,
+    Field("limit", "--limit", default=20),
+    name="list",
     prints="coordination.memory.api.Memory[]",
 )
 def listing(request: Request) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from corral.client.connection import segment
 from corral.core.errors import InvalidInput
 from corral.core.visible import one_line
-from corral.faces.cli.asking import Asks, Field, Request
+from corral.faces.cli.asking import Field, Request
 from corral.faces.cli.parsing import Group
 from corral.faces.cli.terminal.options import argument, client, option, project, session_id
 from corral.faces.cli.terminal.output import echo, facts, paint, printed, report, state, waiting
@@ -16,10 +16,8 @@ from corral.faces.cli.terminal.tables import Column, age, table
 app = Group("Sessions: the agents working on this repository.")
 
 
-@app.command(
-    "list",
-    asks=Asks("GET /sessions", Field("status", "--status", "STATE"), Field("capability", "--capability", "WORD")),
-    prints="coordination.sessions.api.ListedSession[]",
+@app.ask(
+    "GET /sessions", Field("status", "--status", "STATE"), Field("capability", "--capability", "WORD"), name="list"
 )
 def listing(request: Request) -> None:
     """List the sessions, including disconnected ones."""
@@ -89,16 +87,14 @@ def _runs(registered: dict[str, Any]) -> str:
     return f"{registered['program']}{model} as {registered['name']}"
 
 
-@app.command(
-    asks=Asks(
-        "POST /sessions",
-        Field("agent_name", "--name", "NAME"),
-        Field("capabilities", "--capability", "WORD"),
-        Field("current_task", "--task", "TEXT"),
-        "program",
-        "model",
-        by="session_id",
-    ),
+@app.ask(
+    "POST /sessions",
+    Field("agent_name", "--name", "NAME"),
+    Field("capabilities", "--capability", "WORD"),
+    Field("current_task", "--task", "TEXT"),
+    "program",
+    "model",
+    by="session_id",
     prints="coordination.sessions.api.Registered",
 )
 def register(
@@ -120,16 +116,13 @@ def register(
         echo(f"To act as this session: export CORRAL_SESSION_ID={row['session_id']}")
 
 
-@app.command(
-    asks=Asks(
-        "POST /sessions/{session_id}/names",
-        Field("name", "NAME"),
-        Field("new", "--new"),
-        Field("program", "--program", "NAME"),
-        Field("model", "--model", "NAME"),
-        Field("task_description", "--task", "TEXT"),
-    ),
-    prints="coordination.sessions.api.GoesBy",
+@app.ask(
+    "POST /sessions/{session_id}/names",
+    Field("name", "NAME"),
+    Field("new", "--new"),
+    Field("program", "--program", "NAME"),
+    Field("model", "--model", "NAME"),
+    Field("task_description", "--task", "TEXT"),
 )
 def name(
     request: Request, session: Annotated[str, argument("A session's name or id.", "SESSION", of="session")]
@@ -139,7 +132,7 @@ def name(
     report(answer, f"{answer['session_id']} has the name {paint(one_line(answer['name']), 'bold')}")
 
 
-@app.command(asks=Asks("POST /sessions/{session_id}/end", by="caller"), prints="coordination.sessions.api.Ended")
+@app.ask("POST /sessions/{session_id}/end", by="caller")
 def end(
     request: Request,
     session: Annotated[
@@ -170,10 +163,7 @@ def heartbeat() -> None:
     report(answer, f"{answer['session_id']} is alive.")
 
 
-@app.command(
-    asks=Asks("POST /sessions/cleanup", Field("stale_threshold_minutes", "--silent-for", "MINUTES")),
-    prints="coordination.sessions.api.Cleaned",
-)
+@app.ask("POST /sessions/cleanup", Field("stale_threshold_minutes", "--silent-for", "MINUTES"))
 def cleanup(request: Request) -> None:
     """End dead sessions and release their locks."""
     answer = request.send()

@@ -9,25 +9,25 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from corral.client.connection import segment
+from corral.core.errors import InvalidInput
 from corral.faces.cli.parsing import Context, Parameter
 from corral.faces.cli.terminal.context import client, session_id
-from corral.faces.cli.terminal.options import candidates, json_object
+from corral.faces.cli.terminal.options import F, candidates, command, json_object
 
 _KINDS = {"number": float, "integer": int, "boolean": bool}
 
 
 @functools.cache
-def declared() -> dict[str, dict[str, dict[str, Any]]]:
-    """By operation and field: ``about``, ``type``, and where there are any ``default``, ``choices``, ``min`` and ``max``."""
-    fields: dict[str, dict[str, dict[str, Any]]] = json.loads(
-        Path(__file__).with_name("fields.json").read_text("utf-8")
-    )
-    return fields
+def declared() -> dict[str, Any]:
+    """By operation the type of its ``answer``, and what it ``takes``, by field: ``about``, ``type``, and where there are any
+    ``default``, ``choices``, ``min`` and ``max``, and ``most``, the items of a list."""
+    known: dict[str, Any] = json.loads(Path(__file__).with_name("fields.json").read_text("utf-8"))
+    return known
 
 
 class Field:
@@ -38,8 +38,8 @@ class Field:
         words: The flags, and the name of the value on help pages. Without a flag it is an argument.
         of: As in :func:`corral.faces.cli.terminal.options.option`.
         off: The flag says that the field is false, and without it it is true; ``help`` then says what the flag means.
-        also: What the command takes beside, in words.
-        usual: What the command takes where the field is not named, in words.
+        also: What the command adds to what is said of the field.
+        read: Makes the field's value of what was typed.
         or_file: An object may also be read from a file that is named.
         more: What is a person's alone: ``default``, ``required``, ``show_default``.
     """
@@ -53,11 +53,11 @@ class Field:
         or_file: bool = False,
         help: str = "",
         also: str = "",
-        usual: str = "",
+        read: Callable[[Any], Any] | None = None,
         **more: Any,
     ) -> None:
         self.name, self.of, self.off, self.or_file, self.more = name, of, off, or_file, more
-        self.help, self.also, self.usual = help, also, usual
+        self.help, self.also, self.read = help, also, read
         self.flags = [word for word in words if word.startswith("-")]
         self.metavar = next((word for word in words if not word.startswith("-")), None)
 
@@ -67,8 +67,8 @@ class Field:
         text = self.help or about["about"]
         if self.or_file:
             text = f"{text.rstrip('.')}, or a file with one."
-        for more in filter(None, (self.also and f"; {self.also}", self.usual and f" (default: {self.usual})")):
-            text = f"{text.rstrip('.')}{more}."
+        if self.also:
+            text = f"{text.rstrip('.')}{self.also}."
         if many and self.flags:
             first, stop, others = text.partition(".")
             text = f"{first}; repeatable{stop}{others}"
@@ -78,15 +78,16 @@ class Field:
             self.flags,
             help=text,
             metavar=self.metavar,
-            min=about.get("min"),
-            max=about.get("max"),
+            min=None if self.read else about.get("min"),
+            max=None if self.read else about.get("max"),
             candidates=candidates(self.of),
         )
         parameter.is_argument = not self.flags
-        parameter.name, parameter.kind, parameter.multiple = self.name, _KINDS.get(kind, str), many
+        parameter.name, parameter.multiple = self.name, many
+        parameter.kind = str if self.read else _KINDS.get(kind, str)
         parameter.words = about.get("choices", ())
         parameter.default = False if self.off else about.get("default")
-        parameter.required = about.get("required", False) and not (self.off or self.usual)
+        parameter.required = about.get("required", False) and not self.off
         vars(parameter).update(self.more)
         return parameter
 
@@ -94,6 +95,12 @@ class Field:
         """What the field gets."""
         if self.off:
             return not value
+        if self.read:
+            try:
+                return self.read(value)
+            except InvalidInput as error:
+                error.message = f"{' '.join(self.flags[:1])} {value!r}: {error.message}".lstrip()
+                raise
         return json_object(self.flags[0], value, or_file=self.or_file) if about["type"] == "object" else value
 
 
@@ -104,7 +111,7 @@ class Request(dict[str, Any]):
 
     def __missing__(self, field: str) -> Any:
         """The default of a field that the command line does not have; it is not sent."""
-        return declared()[self.operation][field].get("default")
+        return declared()[self.operation]["takes"][field].get("default")
 
     def send(self, *, timeout_s: float = 30.0, **in_path: str) -> Any:
         """Ask, and return the answer; raises as :meth:`corral.client.connection.Client.request`.
@@ -138,15 +145,20 @@ class Asks:
         self.operation, self._takes, self._by = operation, takes, by
         self.fields = [field for field in takes if isinstance(field, Field)]
 
+    @property
+    def prints(self) -> str:
+        """The type of the answer, by name."""
+        return str(declared()[self.operation]["answer"])
+
     def parameters(self, own: Sequence[Parameter]) -> Iterator[Parameter]:
         """All parameters of the command, in their order; ``own``: those that its function declares."""
         yield from (parameter for parameter in own if parameter.name not in self._takes)
-        named, known = {parameter.name: parameter for parameter in own}, declared()[self.operation]
+        named, known = {parameter.name: parameter for parameter in own}, declared()[self.operation]["takes"]
         yield from (named[take] if isinstance(take, str) else take.parameter(known[take.name]) for take in self._takes)
 
     def take(self, context: Context) -> Request:
         """Take the fields out of what was read of a command line, and make them a request."""
-        request, known = Request(), declared()[self.operation]
+        request, known = Request(), declared()[self.operation]["takes"]
         request.operation = self.operation
         for field in self.fields:
             value = context.params.pop(field.name)
@@ -159,3 +171,8 @@ class Asks:
         if self._by:
             request[self._by] = session_id()
         return request
+
+
+def asks(operation: str, *takes: Field | str, by: str = "", **more: Any) -> Callable[[F], F]:
+    """Say of a command that stands in no group which operation it asks for; see :class:`Asks`."""
+    return command(asks=Asks(operation, *takes, by=by), **more)

@@ -249,7 +249,7 @@ class Command:
         asks: What it asks of the daemon, if that is one operation; the function gets the request.
         any_words: The function gets unknown options and further words, as ``context.args``.
         prints: The type of what it prints in whole for programs, below ``corral``; with ``[]`` a list of it. It is loaded for
-            ``corral schema`` alone. Without one there is no ``--json``.
+            ``corral schema`` alone. By default that of what it asks for; without one there is no ``--json``.
         shared: Further parameters; one that the function declares itself wins.
         invoke: Runs the function.
     """
@@ -263,10 +263,14 @@ class Command:
         prints: str = "",
         asks: Asks | None = None,
     ) -> None:
-        self.function, self.any_words, self.prints, self.asks = function, any_words, prints, asks
+        self.function, self.any_words, self._prints, self.asks = function, any_words, prints, asks
         self.help = help or (function and function.__doc__) or ""
         self.shared: Sequence[Parameter] = ()
         self.invoke: Callable[[Context], Any] = call
+
+    @property
+    def prints(self) -> str:  # noqa: D102 - see above
+        return self._prints or (self.asks.prints if self.asks else "")
 
     @cached_property
     def params(self) -> list[Parameter]:
@@ -299,6 +303,14 @@ class Group(Command):
             return function
 
         return register
+
+    def ask(
+        self, operation: str, *takes: Any, name: str = "", by: str = "", **more: Any
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Make a function a command that asks for one operation, as :class:`corral.faces.cli.asking.Asks` says."""
+        from corral.faces.cli.asking import Asks
+
+        return self.command(name, asks=Asks(operation, *takes, by=by), **more)
 
     def add(self, command: Command, name: str = "") -> None:
         """Put a command or a group below this one; without a name the group's commands, behind the own ones."""
@@ -384,6 +396,7 @@ def call(context: Context) -> Any:
     """Call a command's function with the values of its parameters."""
     function: Any = context.command.function
     more: dict[str, Any] = {"context": context} if "context" in function.__annotations__ else {}
+    context.params.pop(JSON.name, None)
     if context.command.asks:
         more["request"] = context.command.asks.take(context)
     return function(**context.params, **more)

@@ -57,7 +57,7 @@ def _invoke(context: Context) -> Any:
     """
     params, own = dict(context.params), context.command.params
     Common.update(**{option.name: context.params.pop(option.name) for option in shared_parameters() if option in own})
-    if context.params.pop(JSON.name, False):
+    if context.params.get(JSON.name):
         if Common.output not in (None, Format.JSON):
             raise InvalidInput(f"--json and --output {Common.output} contradict each other.", remedy="Use one of them.")
         Common.update(output=Format.JSON)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from corral.client.connection import segment
 from corral.core.visible import one_line
-from corral.faces.cli.asking import Asks, Field, Request
+from corral.faces.cli.asking import Field, Request
 from corral.faces.cli.parsing import Argument, Exit, Group
 from corral.faces.cli.terminal.options import client
 from corral.faces.cli.terminal.output import echo, paint, printed, report
@@ -33,7 +33,7 @@ _STATES = {
 }
 
 
-@app.command("list", asks=Asks("GET /alerts", Field("resolved", "--all", "-a")), prints="observe.alerts.api.Alert[]")
+@app.ask("GET /alerts", Field("resolved", "--all", "-a"), name="list")
 def listing(request: Request) -> None:
     """Show the open alerts."""
     table(request.send(), _COLUMNS, empty="No alerts." if request["resolved"] else "No open alerts.")

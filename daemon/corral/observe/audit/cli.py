@@ -6,12 +6,10 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from corral.core.errors import InvalidInput
-from corral.core.instants import span_s
 from corral.core.visible import one_line
-from corral.faces.cli.asking import Asks, Field, Request
+from corral.faces.cli.asking import Field, Request, asks
 from corral.faces.cli.parsing import Exit, Option
-from corral.faces.cli.terminal.options import client, command, option
+from corral.faces.cli.terminal.options import client, option, span
 from corral.faces.cli.terminal.output import echo, paint, printed
 from corral.faces.cli.terminal.tables import Column, table
 
@@ -39,19 +37,17 @@ _COLUMNS: list[Column] = [
 ]
 
 
-@command(
-    asks=Asks(
-        "GET /audit",
-        Field("agent", "--agent", "A"),
-        Field("task", "--task", "T"),
-        Field("action", "--action", "X"),
-        *("since", "limit", "verify"),
-    ),
+@asks(
+    "GET /audit",
+    Field("agent", "--agent", "A"),
+    Field("task", "--task", "T"),
+    Field("action", "--action", "X"),
+    Field("since_s", "--since", "SPAN", also=", such as 90m, 12h, 1d or 4w", read=span),
+    *("limit", "verify"),
     prints="observe.audit.api.AuditShown",
 )
 def audit(
     request: Request,
-    since: Annotated[str | None, option("--since", "How far back, such as 90m, 12h, 1d or 4w.", "SPAN")] = None,
     limit: Annotated[int, option("--limit", "Maximum number of lines, the newest.", "N", min=1)] = 200,
     verify: Annotated[
         bool,
@@ -62,10 +58,6 @@ def audit(
     if verify:
         _verify()
         return
-    try:
-        request["since_s"] = span_s(since) if since else None
-    except ValueError as error:
-        raise InvalidInput(f"--since {since!r}: {error}.", remedy="Write 90m, 12h, 1d or 4w.") from error
     request["limit"] = min(limit, 1000)
     rows = request.listing(limit)
     table(rows, _COLUMNS, empty="No matching lines.")

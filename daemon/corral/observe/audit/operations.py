@@ -32,7 +32,7 @@ async def listing(
     action: Annotated[
         _Name, Field(description="Only this action, such as task.cancel, or a group: task, tool, mcp.")
     ] = None,
-    since_s: Annotated[float | None, Field(gt=0, le=LONGEST_SPAN_S, description="How far back, seconds.")] = None,
+    since_s: Annotated[float | None, Field(gt=0, le=LONGEST_SPAN_S, description="How far back.")] = None,
     before: Annotated[int | None, Field(ge=0, description="Only lines with a smaller `seq`.")] = None,
     limit: Annotated[int, Field(ge=1, le=MOST)] = 200,
 ) -> Response:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Any
 
 from corral.core.errors import InvalidInput
-from corral.core.instants import span_s
 from corral.core.visible import one_line
-from corral.faces.cli.asking import Asks, Field, Request
-from corral.faces.cli.terminal.options import command, option
+from corral.faces.cli.asking import Field, Request, asks
+from corral.faces.cli.terminal.options import span
 from corral.faces.cli.terminal.output import echo, moment, paint, printed, state
 from corral.faces.cli.terminal.tables import Column, table
 
@@ -43,26 +42,19 @@ _SPREADS = {
 _COUNTS = ("verifications_failed", "evictions", "conflicts", "flakes", "retries", "edits_denied", "lock_waits")
 
 
-@command(
-    asks=Asks("GET /metrics", "since", "until", Field("by", "--by", "GROUP")), prints="observe.metrics.api.Metrics"
+@asks(
+    "GET /metrics",
+    Field("since_s", "--since", "SPAN", also=", such as 90m, 12h, 7d or 4w", read=span, default="1d"),
+    Field("until_s", "--until", "SPAN", also=", such as 1d; default: until now", read=span, show_default=False),
+    Field("by", "--by", "GROUP"),
 )
-def metrics(
-    request: Request,
-    since: Annotated[str, option("--since", "How far back, such as 90m, 12h, 7d or 4w.", "SPAN")] = "1d",
-    until: Annotated[
-        str | None, option("--until", "Until how long ago, such as 1d; default: until now.", "SPAN")
-    ] = None,
-) -> None:
+def metrics(request: Request) -> None:
     """Show what finished work came to: counts, success, durations, tokens, cost, waits; of all, by day and by group.
 
     `GET /metrics` of the daemon gives the same to Prometheus.
     """
-    since_s, until_s = _span("--since", since), _span("--until", until) if until is not None else 0.0
-    if until_s >= since_s:
-        raise InvalidInput(
-            f"--until {until} is not after --since {since}.", remedy="Both say how long ago, such as 7d and 1d."
-        )
-    request |= {"since_s": since_s, "until_s": until_s}
+    if request["until_s"] >= request["since_s"]:
+        raise InvalidInput("--until is not after --since.", remedy="Both say how long ago, such as 7d and 1d.")
     figures = request.send()
     if printed(figures):
         return
@@ -73,13 +65,6 @@ def metrics(
         echo("")
         table(figures["days"], [("DAY (UTC)", "day", 10), *_COLUMNS], empty="")
     _print_details(figures)
-
-
-def _span(name: str, text: str) -> float:
-    try:
-        return span_s(text)
-    except ValueError as error:
-        raise InvalidInput(f"{name} {text!r}: {error}.", remedy="Write 90m, 12h, 7d or 4w.") from error
 
 
 def _print_details(figures: Mapping[str, Any]) -> None:

@@ -7,18 +7,16 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from corral.core.visible import one_line
-from corral.faces.cli.asking import Asks, Field, Request
+from corral.faces.cli.asking import Field, Request, asks
 from corral.faces.cli.parsing import Exit, Option
-from corral.faces.cli.terminal.options import client, command
+from corral.faces.cli.terminal.options import client
 from corral.faces.cli.terminal.output import echo, paint, printed
 from corral.faces.cli.terminal.person import confirm
 
 TIMEOUT_S = 150.0
 
 
-@command(
-    asks=Asks("POST /gc", Field("dry_run", "--dry-run"), "unlanded", "yes"), prints="observe.retention.api.Collected"
-)
+@asks("POST /gc", Field("dry_run", "--dry-run"), "unlanded", "yes")
 def gc(
     request: Request,
     unlanded: Annotated[

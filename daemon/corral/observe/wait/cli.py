@@ -11,9 +11,9 @@ from typing import Annotated, Any
 from corral.core.errors import InvalidInput
 from corral.core.remedies import WHAT_TO_DO
 from corral.core.visible import one_line, visible
-from corral.faces.cli.asking import Asks, Field, Request
+from corral.faces.cli.asking import Field, Request, asks
 from corral.faces.cli.parsing import Exit
-from corral.faces.cli.terminal.options import client, command, option
+from corral.faces.cli.terminal.options import client, option
 from corral.faces.cli.terminal.output import echo, paint, printed, state
 from corral.faces.cli.terminal.progress import progress
 from corral.faces.cli.terminal.status_summary import show_need
@@ -24,10 +24,7 @@ FIRST_ROUND_S = 0.5
 LONGER = 4
 
 
-@command(
-    asks=Asks("GET /wait", Field("task", "ID", of="open"), Field("all", "--all"), "timeout"),
-    prints="observe.wait.api.Waited",
-)
+@asks("GET /wait", Field("task", "ID", of="open"), Field("all", "--all"), "timeout", prints="observe.wait.api.Waited")
 def wait(
     request: Request,
     timeout: Annotated[

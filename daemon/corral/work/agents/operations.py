@@ -143,7 +143,7 @@ async def agent_choices(services: Services) -> list[AgentChoice]:
 async def agent_record(
     services: Services,
     agent: Annotated[Short | None, Field(description="An agent's name (default: all).")] = None,
-    since_s: Annotated[float, Field(gt=0, le=LONGEST_SPAN_S, description="How far back, seconds.")] = LONGEST_SPAN_S,
+    since_s: Annotated[float, Field(gt=0, le=LONGEST_SPAN_S, description="How far back.")] = LONGEST_SPAN_S,
     by: Annotated[record.By | None, Field(description="Also tell these apart.")] = None,
 ) -> list[AgentRecord]:
     """The results of the attempts of each agent; rates with their 95 % intervals, medians with how many they are of."""

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from corral.client.connection import segment
 from corral.core.visible import log_text
-from corral.faces.cli.asking import Asks, Field, Request
+from corral.faces.cli.asking import Field, Request
 from corral.faces.cli.parsing import Exit, Group, Option
 from corral.faces.cli.terminal.options import argument, client
 from corral.faces.cli.terminal.output import coloured, echo, moment, printed
@@ -44,13 +44,13 @@ def show(task_id: Annotated[str, argument("A task id, or its first characters.",
         print(log_text(task["log_tail"], colours=coloured()), end="", flush=True)
 
 
-@app.command(asks=Asks("POST /dead-letters/retry", _IDS, Field("all", "--all")), prints="work.dead_letters.api.Acted")
+@app.ask("POST /dead-letters/retry", _IDS, Field("all", "--all"))
 def retry(request: Request) -> None:
     """Run dead tasks again, with all their retries."""
     _act(request, "pending")
 
 
-@app.command(asks=Asks("POST /dead-letters/clear", _IDS, "yes"), prints="work.dead_letters.api.Acted")
+@app.ask("POST /dead-letters/clear", _IDS, "yes")
 def clear(request: Request, yes: Annotated[bool, Option("--yes", "-y", help="Do not prompt.")] = False) -> None:
     """Take tasks out of the queue; without an id, all of them after a question. They stay in `corral task list`."""
     if "task_ids" not in request and not yes:

@@ -8,23 +8,14 @@ from typing import Annotated, Any
 from corral.client.connection import segment
 from corral.core.errors import InvalidInput
 from corral.core.visible import one_line, visible
-from corral.faces.cli.asking import Asks, Field, Request
+from corral.faces.cli.asking import Field, Request
 from corral.faces.cli.parsing import Group, Option
 from corral.faces.cli.terminal.diff_view import STAT, show_diff
 from corral.faces.cli.terminal.options import argument, client, option
 from corral.faces.cli.terminal.output import echo, fact, paint, printed, report, state
 from corral.faces.cli.terminal.tables import Column, age, table
-from corral.work.tasks.cli.submission import (
-    AGENT,
-    COMMAND,
-    INPUT,
-    PRIORITY,
-    PROMPT,
-    TEMPLATE,
-    Values,
-    key_of_one,
-    make_whole,
-)
+from corral.work.tasks.cli import submission as work
+from corral.work.tasks.cli.submission import Values, key_of_one, make_whole
 
 app = Group("Loops: repeat work until criteria say that it is good.")
 Id = Annotated[
@@ -36,27 +27,24 @@ Most = Annotated[
 ]
 
 
-@app.command(
-    asks=Asks(
-        "POST /tasks",
-        COMMAND,
-        PROMPT,
-        AGENT,
-        INPUT,
-        TEMPLATE,
-        "set_",
-        Field("title", "--title", "-t", "TEXT", usual="from what is done"),
-        *("test", "junit", "threshold", "bound", "pattern", "json_path", "plateau", "condition"),
-        *("judge", "votes", "judge_model"),
-        Field("loop.any", "--any"),
-        "max_iterations",
-        Field("loop.timeout_s", "--timeout", "SECONDS"),
-        Field("loop.land_best", "--land-best"),
-        Field("target", "--onto", "BRANCH", of="branch"),
-        PRIORITY,
-        by="submitted_by",
-    ),
-    prints="work.tasks.api.Submitted",
+@app.ask(
+    "POST /tasks",
+    work.COMMAND,
+    work.PROMPT,
+    work.AGENT,
+    work.INPUT,
+    work.TEMPLATE,
+    "set_",
+    Field("title", "--title", "-t", "TEXT", also=" (default: from what is done)", required=False),
+    *("test", "junit", "threshold", "bound", "pattern", "json_path", "plateau", "condition"),
+    *("judge", "votes", "judge_model"),
+    Field("loop.any", "--any"),
+    "max_iterations",
+    Field("loop.timeout_s", "--timeout", "SECONDS"),
+    Field("loop.land_best", "--land-best"),
+    Field("target", "--onto", "BRANCH", of="branch"),
+    work.PRIORITY,
+    by="submitted_by",
 )
 def start(
     request: Request,
@@ -259,19 +247,14 @@ def listing() -> None:
     table(client().request("GET", "/loops"), columns, empty="There are no loops.")
 
 
-@app.command(
-    asks=Asks("POST /loops/{loop_id}/stop", Field("reason", "--reason", "TEXT")), prints="work.loops.api.LoopDetail"
-)
+@app.ask("POST /loops/{loop_id}/stop", Field("reason", "--reason", "TEXT"))
 def stop(request: Request, loop_id: Id) -> None:
     """Stop a loop; its iterations stay, and `corral loop resume` goes on from them."""
     loop = request.send(loop_id=loop_id)
     report(loop, f"{loop['task_id']}  {state(loop['status'])}  {loop['iterations']} iterations")
 
 
-@app.command(
-    asks=Asks("POST /loops/{loop_id}/resume", Field("timeout_s", "--timeout", "SECONDS")),
-    prints="work.loops.api.LoopDetail",
-)
+@app.ask("POST /loops/{loop_id}/resume", Field("timeout_s", "--timeout", "SECONDS"))
 def resume(request: Request, loop_id: Id, max_iterations: Most = None) -> None:
     """Let a loop that was stopped or ended at its limits go on from its last iteration."""
     request |= _limits(max_iterations)
@@ -279,10 +262,7 @@ def resume(request: Request, loop_id: Id, max_iterations: Most = None) -> None:
     report(loop, f"{loop['task_id']}  {state(loop['status'])}  {loop['iterations']} iterations")
 
 
-@app.command(
-    asks=Asks("POST /loops/{loop_id}/land", Field("iteration", "--iteration")),
-    prints="work.merges.wire.Submitted",
-)
+@app.ask("POST /loops/{loop_id}/land", Field("iteration", "--iteration"), prints="work.merges.wire.Submitted")
 def land(request: Request, loop_id: Id) -> None:
     """Queue what an iteration made for landing, although the loop has not converged."""
     merge = request.send(loop_id=loop_id)
@@ -290,10 +270,7 @@ def land(request: Request, loop_id: Id) -> None:
     report(merge, line)
 
 
-@app.command(
-    asks=Asks("GET /loops/{loop_id}/diff", Field("before", "--from"), Field("after", "--to"), STAT),
-    prints="work.loops.api.LoopDiff",
-)
+@app.ask("GET /loops/{loop_id}/diff", Field("before", "--from"), Field("after", "--to"), STAT)
 def diff(request: Request, loop_id: Id) -> None:
     """Show the changes between two iterations of a loop; by default those of the last one."""
     show_diff(request, loop_id=loop_id)

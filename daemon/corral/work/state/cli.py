@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from corral.client.connection import segment
 from corral.core.visible import one_line
-from corral.faces.cli.asking import Asks, Field, Request
+from corral.faces.cli.asking import Field, Request
 from corral.faces.cli.parsing import Argument, Group
 from corral.faces.cli.terminal.options import argument, client
 from corral.faces.cli.terminal.output import emit, for_programs, report
@@ -18,18 +18,14 @@ Task = Annotated[str, argument("A task id, or its first four or more characters.
 _KEY, _VERSION = Field("key", "KEY", required=True), Field("if_version", "--if-version")
 
 
-@app.command("get", asks=Asks("GET /tasks/{task_id}/state", _KEY), prints="work.state.api.Value")
+@app.ask("GET /tasks/{task_id}/state", _KEY, name="get", prints="work.state.api.Value")
 def get(request: Request, task: Task) -> None:
     """Print the value of a key, as JSON."""
     (value,) = request.send(task_id=task)
     emit(value if for_programs() else value["value"])
 
 
-@app.command(
-    "set",
-    asks=Asks("POST /tasks/{task_id}/state", _KEY, "value", _VERSION, by="session_id"),
-    prints="work.state.api.Value",
-)
+@app.ask("POST /tasks/{task_id}/state", _KEY, "value", _VERSION, by="session_id", name="set")
 def set_(
     request: Request,
     task: Task,
@@ -41,7 +37,7 @@ def set_(
     report(stored, f"{one_line(request['key'])}  version {stored['version']}")
 
 
-@app.command("delete", asks=Asks("POST /tasks/{task_id}/state/delete", _KEY, _VERSION), prints="work.state.api.Deleted")
+@app.ask("POST /tasks/{task_id}/state/delete", _KEY, _VERSION, name="delete")
 def delete(request: Request, task: Task) -> None:
     """Delete a key."""
     report(request.send(task_id=task), f"{one_line(request['key'])}  deleted")

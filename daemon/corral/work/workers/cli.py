@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from corral.faces.cli.asking import Asks, Field, Request
+from corral.faces.cli.asking import Field, Request, asks
 from corral.faces.cli.terminal.options import client, command
 from corral.faces.cli.terminal.output import report
 
 
-@command(asks=Asks("POST /pause", Field("reason", "--reason", "TEXT")), prints="work.workers.api.Paused")
+@asks("POST /pause", Field("reason", "--reason", "TEXT"))
 def pause(request: Request) -> None:
     """Pause claiming and landing until `corral resume`. Running tasks continue; the pause survives restarts."""
     report(request.send(), "paused: nothing is claimed or landed until `corral resume`")

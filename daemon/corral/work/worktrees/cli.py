@@ -10,7 +10,7 @@ from corral.client.connection import segment
 from corral.core.errors import WorkAtRisk
 from corral.core.marks import of_a_session
 from corral.core.visible import one_line
-from corral.faces.cli.asking import Asks, Field, Request
+from corral.faces.cli.asking import Field, Request
 from corral.faces.cli.parsing import Group
 from corral.faces.cli.terminal.options import argument, client
 from corral.faces.cli.terminal.output import echo, for_programs, printed, report
@@ -36,12 +36,7 @@ def listing() -> None:
     table(rows, columns, empty="No worktrees.")
 
 
-@app.command(
-    asks=Asks(
-        "POST /worktrees", Field("name", "NAME"), Field("base", "--base", "COMMIT", of="branch"), by="session_id"
-    ),
-    prints="work.worktrees.api.Worktree",
-)
+@app.ask("POST /worktrees", Field("name", "NAME"), Field("base", "--base", "COMMIT", of="branch"), by="session_id")
 def create(request: Request) -> None:
     """Create a worktree that is ready to use: dependencies, environment files, ports."""
     with progress(f"making {request['name']}"):

@@ -17,6 +17,7 @@ from corral.config.paths import Project, find_checkout, find_project
 from corral.core.errors import Conflict, CorralError, InvalidInput, NotAProject
 from corral.core.instants import UTC, iso, span_s
 from corral.core.visible import one_line
+from corral.faces.cli.asking import declared
 from corral.faces.cli.guard import hook
 from corral.faces.cli.parsing import Exit, Group, Option
 from corral.faces.cli.project.own_files import give_back, replace_file
@@ -27,8 +28,6 @@ from corral.git.process.command import Git
 
 app = Group("Guard: a git hook that tells a commit whose files it would take along; edits that cannot be checked.")
 MOST_NAMED = 10
-MOST_COMMITTED = 20_000
-"""Files of a commit that are looked at, as the daemon takes them."""
 ANSWER_WITHIN_S = 5.0
 MOST_ALLOWED_S = 2 * 86_400.0
 RECORD = "corral-guard.json"
@@ -136,9 +135,10 @@ def _ask_daemon() -> dict[str, Any]:
     index = Path(checkout.work_tree or here(), index_file) if index_file else None
     staged = checkout.check("diff", "--cached", "--name-only", "--no-renames", "-z", index_file=index).names
     nothing: dict[str, Any] = {"enforcement": "off", "held": []}
-    paths = [path for path in staged[:MOST_COMMITTED] if path.isprintable()]
+    most = declared()["POST /locks/check-commit"]["takes"]["paths"]["most"]
+    paths = [path for path in staged[:most] if path.isprintable()]
     if left := len(staged) - len(paths):
-        limits = f"their names have unprintable characters, or there are more than {MOST_COMMITTED:,}"
+        limits = f"their names have unprintable characters, or there are more than {most:,}"
         print(f"corral guard: files of this commit that were not checked: {left:,} ({limits})", file=sys.stderr)
     if not paths:
         return nothing

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from corral.config.paths import find_checkout
 from corral.core.errors import InvalidInput
+from corral.core.instants import span_s
 from corral.faces.cli.parsing import Argument, Context, Option, Parameter
 from corral.faces.cli.terminal.context import Common, author, client, here, project, session_id
 
@@ -89,6 +90,18 @@ def json_object(option: str, text: str | None, *, or_file: bool = False) -> dict
     if not isinstance(value, dict):
         raise InvalidInput(f"{option} is not a JSON object.", remedy=remedy)
     return value
+
+
+def span(text: str) -> float:
+    """The seconds of a span of time as a person writes it.
+
+    Raises:
+        InvalidInput: It is none.
+    """
+    try:
+        return span_s(text)
+    except ValueError as error:
+        raise InvalidInput(f"{error}.", remedy="Write 90m, 12h, 7d or 4w.") from error
 
 
 # -- Convert typed paths, globs and logical keys to lock keys, relative to the top of the repository

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from corral.client.connection import segment
 from corral.core.errors import InvalidInput
 from corral.core.visible import one_line, visible
-from corral.faces.cli.asking import Asks, Field, Request
+from corral.faces.cli.asking import Field, Request
 from corral.faces.cli.parsing import Argument, Exit, Group, Option
 from corral.faces.cli.program.settings_file import load_settings
 from corral.faces.cli.terminal.context import project
@@ -105,10 +105,7 @@ def versions(name: Name) -> None:
         echo(paint("* what its file says now", "dim"))
 
 
-@app.command(
-    asks=Asks("GET /agents/{name}/diff", Field("before", "V1"), Field("after", "V2")),
-    prints="work.agents.api.VersionDiff",
-)
+@app.ask("GET /agents/{name}/diff", Field("before", "V1"), Field("after", "V2"))
 def diff(request: Request, name: Name) -> None:
     """Show what differs between two versions of an agent's definition."""
     answer = request.send(name=name)
@@ -120,7 +117,7 @@ def diff(request: Request, name: Name) -> None:
         echo("No difference.")
 
 
-@app.command(asks=Asks("POST /agents/{name}/rollback", Field("version", "V")), prints="work.agents.api.Deployed")
+@app.ask("POST /agents/{name}/rollback", Field("version", "V"))
 def rollback(request: Request, name: Name) -> None:
     """Write a version of an agent's definition back into its file, for you to look at and commit.
 
@@ -153,9 +150,8 @@ def show_version(name: str, version: str) -> None:
 _TRUST = "It names commands that nobody approved: its tasks wait until you run corral trust."
 
 
-@app.command(
-    asks=Asks("POST /agents/{name}/pin", Field("version", "[V]", required=False), "unpin"),
-    prints="work.agents.api.PinChange",
+@app.ask(
+    "POST /agents/{name}/pin", Field("version", "[V]", required=False), "unpin", prints="work.agents.api.PinChange"
 )
 def pin(
     request: Request,
@@ -181,8 +177,10 @@ def pin(
         echo(paint(_TRUST, "yellow"))
 
 
-@app.command(
-    asks=Asks("POST /agents/{name}/rollout", Field("version", "--to", "V", required=False), "share"),
+@app.ask(
+    "POST /agents/{name}/rollout",
+    Field("version", "--to", "V", required=False),
+    "share",
     prints="work.agents.api.RolloutShown",
 )
 def rollout(
@@ -215,14 +213,11 @@ def rollout(
     _show(request.send(name=name))
 
 
-@app.command(
-    asks=Asks(
-        "POST /agents/{name}/improvement",
-        "feedback",
-        Field("deploy_if_better", "--deploy-if-better"),
-        *("status", "resume", "deploy", "yes"),
-    ),
-    prints="work.agents.api.Improvement",
+@app.ask(
+    "POST /agents/{name}/improvement",
+    "feedback",
+    Field("deploy_if_better", "--deploy-if-better"),
+    *("status", "resume", "deploy", "yes"),
 )
 def improve(
     request: Request,

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from corral.core.errors import InvalidInput
-from corral.core.instants import span_s
 from corral.core.visible import one_line
-from corral.faces.cli.asking import Asks, Field, Request
+from corral.faces.cli.asking import Field, Request
 from corral.faces.cli.parsing import Group
-from corral.faces.cli.terminal.options import argument, option
+from corral.faces.cli.terminal.options import argument, span
 from corral.faces.cli.terminal.output import echo, paint, printed, report
 from corral.faces.cli.terminal.tables import Column, table
 
@@ -48,25 +46,17 @@ _COLUMNS: list[Column] = [
 ]
 
 
-@app.command(
-    asks=Asks("GET /agent-record", Field("agent", "NAME", of="agent"), "since", Field("by", "--by", "GROUP")),
-    prints="work.agents.api.AgentRecord[]",
+@app.ask(
+    "GET /agent-record",
+    Field("agent", "NAME", of="agent"),
+    Field("since_s", "--since", "SPAN", also=", such as 12h, 7d or 4w (default: all)", read=span, show_default=False),
+    Field("by", "--by", "GROUP"),
 )
-def stats(
-    request: Request,
-    since: Annotated[
-        str | None, option("--since", "How far back, such as 12h, 7d or 4w (default: all).", "SPAN")
-    ] = None,
-) -> None:
+def stats(request: Request) -> None:
     """Show what the work of agents came to: success, landing, time, tokens, cost, feedback.
 
     Each rate stands with the interval that holds the true one in 19 of 20 cases, each median with how many attempts it is of.
     """
-    if since is not None:
-        try:
-            request["since_s"] = span_s(since)
-        except ValueError as error:
-            raise InvalidInput(f"--since {since!r}: {error}.", remedy="Write 90m, 12h, 7d or 4w.") from error
     rows = request.send()
     if printed(rows):
         return
@@ -80,10 +70,7 @@ def stats(
                 echo(paint(one_line(f"{row['agent']}: {comment}"), "dim"))
 
 
-@feedback_app.command(
-    asks=Asks("POST /tasks/{task_id}/feedback", Field("rating", "--rating"), Field("comment", "--comment", "TEXT")),
-    prints="work.tasks.api.Feedback",
-)
+@feedback_app.ask("POST /tasks/{task_id}/feedback", Field("rating", "--rating"), Field("comment", "--comment", "TEXT"))
 def feedback(
     request: Request,
     task_id: Annotated[str, argument("A task's number or id, or its first four or more characters.", "ID", of="task")],

@@ -12,7 +12,7 @@ from corral.core.errors import InvalidInput
 from corral.core.run_heading import run_heading
 from corral.core.states import TaskSort, TaskStatus
 from corral.core.visible import log_text, one_line
-from corral.faces.cli.asking import Asks, Field, Request
+from corral.faces.cli.asking import Field, Request
 from corral.faces.cli.parsing import Group, Option
 from corral.faces.cli.terminal.diff_view import STAT, show_diff, stat_line
 from corral.faces.cli.terminal.options import argument, author, client, session_id
@@ -20,17 +20,8 @@ from corral.faces.cli.terminal.output import coloured, echo, emit, fact, for_pro
 from corral.faces.cli.terminal.tables import Column, age, table
 from corral.work.agents.cli import record
 from corral.work.dead_letters import cli as dead_letters
-from corral.work.tasks.cli.submission import (
-    AGENT,
-    COMMAND,
-    INPUT,
-    PRIORITY,
-    PROMPT,
-    TEMPLATE,
-    Values,
-    key_of_one,
-    make_whole,
-)
+from corral.work.tasks.cli import submission as work
+from corral.work.tasks.cli.submission import Values, key_of_one, make_whole
 from corral.work.tasks.cli.task_view import follow_task, show_task
 
 app = Group("Tasks: submit, follow, cancel.")
@@ -43,41 +34,38 @@ Id = Annotated[
 ]
 
 
-@app.command(
-    asks=Asks(
-        "POST /tasks",
-        Field("title", "--title", "-t", "TEXT", usual="the template's"),
-        COMMAND,
-        Field("description", "--description", "-d", "TEXT"),
-        PROMPT,
-        AGENT,
-        Field("agent_version", "--agent-version", "V"),
-        Field("feedback", "--feedback", "TEXT"),
-        Field("runner", "--runner"),
-        Field("task_type", "--type", "TYPE", show_default=False),
-        INPUT,
-        Field("metadata", "--metadata", "JSON"),
-        TEMPLATE,
-        "set_",
-        Field("agents", "--agents"),
-        Field("combine", "--combine"),
-        Field("parent_task_id", "--parent", "ID", of="task"),
-        PRIORITY,
-        Field("wait_for", "--wait-for", "ID", of="task"),
-        Field("claims", "--claims", "KEY"),
-        Field("agent_requirements.capabilities", "--requires", "WORD"),
-        Field("timeout_s", "--timeout", "SECONDS"),
-        Field("limits.max_turns", "--max-turns"),
-        Field("limits.max_tokens", "--max-tokens"),
-        Field("limits.max_cost_usd", "--max-cost-usd"),
-        Field("thread_id", "--thread", "ID", of="thread"),
-        Field("target", "--target", "BRANCH", of="branch"),
-        Field("max_retries", "--retries"),
-        Field("ignore_dependency_failure", "--ignore-dependency-failure"),
-        Field("idempotency_key", "--idempotency-key", "KEY"),
-        by="submitted_by",
-    ),
-    prints="work.tasks.api.Submitted",
+@app.ask(
+    "POST /tasks",
+    Field("title", "--title", "-t", "TEXT", also=" (default: the template's)", required=False),
+    work.COMMAND,
+    Field("description", "--description", "-d", "TEXT"),
+    work.PROMPT,
+    work.AGENT,
+    Field("agent_version", "--agent-version", "V"),
+    Field("feedback", "--feedback", "TEXT"),
+    Field("runner", "--runner"),
+    Field("task_type", "--type", "TYPE", show_default=False),
+    work.INPUT,
+    Field("metadata", "--metadata", "JSON"),
+    work.TEMPLATE,
+    "set_",
+    Field("agents", "--agents"),
+    Field("combine", "--combine"),
+    Field("parent_task_id", "--parent", "ID", of="task"),
+    work.PRIORITY,
+    Field("wait_for", "--wait-for", "ID", of="task"),
+    Field("claims", "--claims", "KEY"),
+    Field("agent_requirements.capabilities", "--requires", "WORD"),
+    Field("timeout_s", "--timeout", "SECONDS"),
+    Field("limits.max_turns", "--max-turns"),
+    Field("limits.max_tokens", "--max-tokens"),
+    Field("limits.max_cost_usd", "--max-cost-usd"),
+    Field("thread_id", "--thread", "ID", of="thread"),
+    Field("target", "--target", "BRANCH", of="branch"),
+    Field("max_retries", "--retries"),
+    Field("ignore_dependency_failure", "--ignore-dependency-failure"),
+    Field("idempotency_key", "--idempotency-key", "KEY"),
+    by="submitted_by",
 )
 def submit(request: Request, set_: Values = None) -> None:
     """Submit a task. It runs in its own worktree; its changes are merged and verified."""
@@ -113,21 +101,18 @@ def batch_submit(
     echo(paint("1 task was submitted." if number == 1 else f"{number} tasks were submitted.", "dim"))
 
 
-@app.command(
-    "list",
-    asks=Asks(
-        "GET /tasks",
-        Field("status", "--status", "STATE"),
-        Field("min_priority", "--priority"),
-        Field("agent", "--agent", "NAME", of="agent"),
-        Field("task_type", "--type", "TYPE"),
-        Field("template", "--template", "NAME", of="template"),
-        Field("thread_id", "--thread", "ID"),
-        "sort",
-        "limit",
-        "compact",
-    ),
-    prints="work.tasks.api.Task[]",
+@app.ask(
+    "GET /tasks",
+    Field("status", "--status", "STATE"),
+    Field("min_priority", "--priority"),
+    Field("agent", "--agent", "NAME", of="agent"),
+    Field("task_type", "--type", "TYPE"),
+    Field("template", "--template", "NAME", of="template"),
+    Field("thread_id", "--thread", "ID"),
+    "sort",
+    "limit",
+    "compact",
+    name="list",
 )
 def listing(
     request: Request,
@@ -173,16 +158,13 @@ def detail(
         show_task(task, changed=stat_line(f"/tasks/{segment(task_id)}/diff"))
 
 
-@app.command(asks=Asks("GET /tasks/{task_id}/diff", STAT), prints="work.merges.api.Changes")
+@app.ask("GET /tasks/{task_id}/diff", STAT)
 def diff(request: Request, task_id: Id) -> None:
     """Show what a task has changed, also while it runs."""
     show_diff(request, task_id=task_id)
 
 
-@app.command(
-    asks=Asks("POST /tasks/claim", Field("task_types", "--type", "TYPE"), by="session_id"),
-    prints="work.tasks.api.Claimed",
-)
+@app.ask("POST /tasks/claim", Field("task_types", "--type", "TYPE"), by="session_id")
 def claim(request: Request) -> None:
     """Claim the next task that no worker executes; it stays yours until you complete it or your session ends."""
     request["idempotency_key"] = key_of_one()
@@ -201,25 +183,19 @@ def claim(request: Request) -> None:
         echo(paint(f"You already hold {task['task_id']}  {one_line(task['title'])}", "dim"))
 
 
-@app.command(
-    asks=Asks(
-        "POST /tasks/{task_id}/complete",
-        Field("success", "--failed", off=True, help="Report a failure; it is not retried."),
-        Field("result", "--result", "JSON"),
-        Field("error_message", "--error", "TEXT"),
-        by="session_id",
-    ),
-    prints="work.tasks.api.Completed",
+@app.ask(
+    "POST /tasks/{task_id}/complete",
+    Field("success", "--failed", off=True, help="Report a failure; it is not retried."),
+    Field("result", "--result", "JSON"),
+    Field("error_message", "--error", "TEXT"),
+    by="session_id",
 )
 def complete(request: Request, task_id: Id) -> None:
     """Complete a task that you claimed, or report its failure."""
     _show_state(request.send(task_id=task_id))
 
 
-@app.command(
-    asks=Asks("POST /tasks/{task_id}/cancel", Field("reason", "--reason"), Field("convention", "--convention")),
-    prints="work.tasks.api.TaskState",
-)
+@app.ask("POST /tasks/{task_id}/cancel", Field("reason", "--reason"), Field("convention", "--convention"))
 def cancel(request: Request, task_id: Id) -> None:
     """Cancel a task. A running task is stopped and its work saved."""
     _show_state(request.send(task_id=task_id), stops=True)
@@ -231,10 +207,7 @@ def retry(task_id: Id) -> None:
     _show_state(client().request("POST", f"/tasks/{segment(task_id)}/retry"))
 
 
-@app.command(
-    asks=Asks("POST /tasks/{task_id}/reprioritize", Field("priority", "PRIORITY")),
-    prints="work.tasks.api.Reprioritized",
-)
+@app.ask("POST /tasks/{task_id}/reprioritize", Field("priority", "PRIORITY"))
 def reprioritize(request: Request, task_id: Id) -> None:
     """Change the priority of a task that has not started."""
     answer = request.send(task_id=task_id)
@@ -253,13 +226,11 @@ def _show_state(answer: dict[str, Any], *, stops: bool = False) -> None:
             echo(paint(f"Not committed, so not submitted: {paths}. Commit it, then run: corral merge submit", "yellow"))
 
 
-@app.command(
-    asks=Asks(
-        "GET /tasks/{task_id}/log",
-        "follow",
-        Field("attempt", "--attempt"),
-        Field("readable", "--raw", off=True, help="Show a client's event stream as it is."),
-    ),
+@app.ask(
+    "GET /tasks/{task_id}/log",
+    "follow",
+    Field("attempt", "--attempt"),
+    Field("readable", "--raw", off=True, help="Show a client's event stream as it is."),
     prints="work.tasks.api.LogText",
 )
 def logs(

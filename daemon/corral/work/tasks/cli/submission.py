@@ -12,7 +12,7 @@ from corral.faces.cli.terminal.options import author, option
 from corral.work.templates.cli.parameters import with_parameters
 
 COMMAND = Field("command", "--command", "-c", "CMD")
-PROMPT = Field("prompt", "--prompt", "-p", "TEXT", also="- reads stdin")
+PROMPT = Field("prompt", "--prompt", "-p", "TEXT", also="; - reads stdin")
 AGENT = Field("agent", "--agent", "-a", "NAME", of="agent")
 INPUT = Field("input_data", "--input", "JSON|FILE", or_file=True)
 TEMPLATE = Field("template", "--template", "NAME", of="template")
