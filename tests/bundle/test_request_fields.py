@@ -27,7 +27,7 @@ def test_an_option_that_is_a_field_of_a_request_has_its_text_from_there() -> Non
         for field in asks.fields:
             about = declared()[asks.operation]["takes"][field.name]
             assert about["about"].endswith("."), (name, field.name, "it has no description")
-            assert bool(field.help) == field.off, (name, field.name, "a text of its own, where nothing is turned round")
+            assert "help" not in field.more, (name, field.name, "it has a text of its own")
             assert not field.off or about["type"] == "boolean", (name, field.name)
 
 

@@ -77,13 +77,13 @@ def _lands_in(row: dict[str, Any]) -> str:
     return f"~{in_words(expected_s)}" if expected_s else "" if expected_s is None else "overdue"
 
 
-@app.command(prints="landing.api.GraphOfTarget[]")
-def graph() -> None:
+@app.ask("GET /merges/graph")
+def graph(request: Request) -> None:
     """Draw the candidates of the queue: what each is built upon, and what is known of it.
 
     Each line is built upon the one above it (`*`), or is judged by itself upon the target's tip (`!`), or is not built yet (`.`).
     """
-    graphs = client().request("GET", "/merges/graph")
+    graphs = request.send()
     if printed(graphs):
         return
     for drawn in graphs:
@@ -103,10 +103,10 @@ def _drawn(candidate: dict[str, Any]) -> str:
     return f"{mark} {how['position']:>3}  {(sha or '')[:8]:<8}  {one_line(candidate['title'])}: {verdict}{lands}"
 
 
-@app.command(prints="work.merges.wire.MergeDetail")
-def detail(merge_id: Id) -> None:
+@app.ask("GET /merges/{merge_id}")
+def detail(request: Request, merge_id: Id) -> None:
     """Show everything about a merge request."""
-    merge = client().request("GET", f"/merges/{segment(merge_id)}")
+    merge = request.send(merge_id=merge_id)
     if printed(merge):
         return
     echo(f"{paint(one_line(merge['title']), 'bold')}  {state(merge['outcome'])}")
@@ -209,20 +209,21 @@ def retry(request: Request, merge_id: Id) -> None:
     _show_summary(request.send(merge_id=merge_id))
 
 
-@app.command(prints="work.merges.wire.MergeSummary")
-def cancel(merge_id: Id) -> None:
+@app.ask("POST /merges/{merge_id}/cancel")
+def cancel(request: Request, merge_id: Id) -> None:
     """Remove a merge request from the queue; the branch stays."""
-    _show_summary(client().request("POST", f"/merges/{segment(merge_id)}/cancel"))
+    _show_summary(request.send(merge_id=merge_id))
 
 
-@app.command(prints="landing.api.Dismissed")
+@app.ask("POST /merges/{merge_id}/dismiss")
 def dismiss(
+    request: Request,
     merge_id: Annotated[
         str, argument("A merge or task id, its first characters, or a task's number.", "ID", of="open")
     ],
 ) -> None:
     """Dismiss a failed merge request or task. The branch stays."""
-    answer = client().request("POST", f"/merges/{segment(merge_id)}/dismiss")
+    answer = request.send(merge_id=merge_id)
     report(answer, f"{answer['merge_id'] or answer['task_id']}  {state(answer['outcome'])}")
 
 
@@ -273,9 +274,7 @@ def skip(merge_id: Id) -> None:
 
 @app.ask("POST /merges/{merge_id}/bypass", Field("reason", "--reason", "TEXT"), "yes")
 def bypass(
-    request: Request,
-    merge_id: Id,
-    yes: Annotated[bool, Option("--yes", "-y", help="Do not prompt.")] = False,
+    request: Request, merge_id: Id, yes: Annotated[bool, Option("--yes", "-y", help="Do not prompt.")] = False
 ) -> None:
     """Land a merge request without a verification; it is shown as bypassed, never as passed."""
     refuse_agents("Landing without a verification", f"corral merge bypass {merge_id} --reason TEXT")
@@ -316,10 +315,7 @@ def thaw(request: Request) -> None:
 
 
 @app.ask("POST /rewinds/accept", Field("target", "TARGET", of="branch"), "yes", name="accept-rewind")
-def accept_rewind(
-    request: Request,
-    yes: Annotated[bool, Option("--yes", "-y", help="Do not prompt.")] = False,
-) -> None:
+def accept_rewind(request: Request, yes: Annotated[bool, Option("--yes", "-y", help="Do not prompt.")] = False) -> None:
     """Accept that a branch was rewound and lacks what had landed on it; what waits for that goes on."""
     target = request["target"]
     refuse_agents("Accepting that landed work is gone", f"corral merge accept-rewind {target}")
@@ -400,18 +396,16 @@ def flakes(request: Request) -> None:
 
 @app.ask("GET /merges/{merge_id}/log", "follow", Field("run", "--run", "RUN"), prints="landing.api.MergeLog")
 def log(
-    request: Request,
-    merge_id: Id,
-    follow: Annotated[bool, Option("--follow", "-f", help="Follow the log.")] = False,
+    request: Request, merge_id: Id, follow: Annotated[bool, Option("--follow", "-f", help="Follow the log.")] = False
 ) -> None:
     """Show the output of the verification that decided a merge request."""
     print_log(request, f"/merges/{segment(merge_id)}/log", follow=follow)
 
 
-@app.command(prints="work.merges.wire.MergeRun[]")
-def runs(merge_id: Id) -> None:
+@app.ask("GET /merges/{merge_id}/runs")
+def runs(request: Request, merge_id: Id) -> None:
     """List the verifications that ran for a merge request."""
-    rows = client().request("GET", f"/merges/{segment(merge_id)}/runs")
+    rows = request.send(merge_id=merge_id)
     columns: list[Column] = [
         ("RUN", "number", 4),
         ("OF", "role", 10),

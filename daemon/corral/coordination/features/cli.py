@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any
 
-from corral.client.connection import segment
 from corral.core.visible import one_line
 from corral.faces.cli.asking import Field, Request
 from corral.faces.cli.parsing import Exit, Group, Option
-from corral.faces.cli.terminal.options import argument, client, to_lock_keys
+from corral.faces.cli.terminal.options import argument, to_lock_keys
 from corral.faces.cli.terminal.output import echo, printed, report
 from corral.faces.cli.terminal.tables import Column, table
 
@@ -37,10 +36,10 @@ def register(request: Request) -> None:
     report(answer, one_line(f"{answer['feature_id']}: {answer['action']}, {', '.join(answer['resource_claims'])}"))
 
 
-@app.command("list", prints="coordination.features.api.Feature[]")
-def listing() -> None:
+@app.ask("GET /features", name="list")
+def listing(request: Request) -> None:
     """List the active features."""
-    rows = client().listing("/features")
+    rows = request.listing()
     columns: list[Column] = [
         ("FEATURE", "feature_id", 32),
         ("TITLE", "title", 40),
@@ -50,10 +49,10 @@ def listing() -> None:
     table(rows, columns, empty="No feature is registered.")
 
 
-@app.command(prints="coordination.features.api.Feature")
-def show(feature_id: FeatureId) -> None:
+@app.ask("GET /features/{feature_id}")
+def show(request: Request, feature_id: FeatureId) -> None:
     """Show one feature, active or ended."""
-    row = client().request("GET", f"/features/{segment(feature_id)}")
+    row = request.send(feature_id=feature_id)
     if printed(row):
         return
     for name in _SHOWN:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-from corral.client.connection import segment
 from corral.core.visible import one_line
 from corral.faces.cli.asking import Field, Request
 from corral.faces.cli.parsing import Group
-from corral.faces.cli.terminal.options import argument, client
+from corral.faces.cli.terminal.options import argument
 from corral.faces.cli.terminal.output import echo, fact, moment, paint, printed, report
 from corral.faces.cli.terminal.tables import Column, table
 
@@ -44,10 +43,13 @@ def listing(request: Request) -> None:
     table(rows, columns, empty=empty)
 
 
-@app.command(prints="coordination.handoffs.api.Handoff")
-def show(handoff_id: Annotated[str, argument("A handoff's id, or its first characters.", "ID", of="handoff")]) -> None:
+@app.ask("GET /handoffs/{handoff_id}")
+def show(
+    request: Request,
+    handoff_id: Annotated[str, argument("A handoff's id, or its first characters.", "ID", of="handoff")],
+) -> None:
     """Show a handoff."""
-    row = client().request("GET", f"/handoffs/{segment(handoff_id)}")
+    row = request.send(handoff_id=handoff_id)
     if printed(row):
         return
     by = ", written by Corral when the session ended" if row["automatic"] else ""
@@ -71,8 +73,7 @@ def show(handoff_id: Annotated[str, argument("A handoff's id, or its first chara
     by="session_id",
 )
 def write(
-    request: Request,
-    summary: Annotated[str, argument("State of the work; '-' reads it from standard input.", "TEXT")],
+    request: Request, summary: Annotated[str, argument("State of the work; '-' reads it from standard input.", "TEXT")]
 ) -> None:
     """Write a handoff for the next session."""
     request["summary"] = sys.stdin.read() if summary == "-" else summary

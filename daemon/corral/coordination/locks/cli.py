@@ -8,7 +8,7 @@ from corral.core.errors import InvalidInput
 from corral.core.visible import one_line
 from corral.faces.cli.asking import Field, Request
 from corral.faces.cli.parsing import Exit, Group, Option
-from corral.faces.cli.terminal.options import client, to_lock_keys
+from corral.faces.cli.terminal.options import to_lock_keys
 from corral.faces.cli.terminal.output import echo, moment, printed, report
 from corral.faces.cli.terminal.progress import progress
 from corral.faces.cli.terminal.tables import Column, table
@@ -21,10 +21,10 @@ ANSWER_S = 30.0
 """Time for an answer beyond the requested wait, seconds."""
 
 
-@app.command("list", prints="coordination.locks.api.Lock[]")
-def listing() -> None:
+@app.ask("GET /locks", name="list")
+def listing(request: Request) -> None:
     """List all locks."""
-    rows = client().listing("/locks")
+    rows = request.listing()
     columns: list[Column] = [
         ("PATH", "file_path", 60),
         ("HELD BY", "locked_by", 24),
@@ -62,7 +62,7 @@ def check(request: Request) -> None:
     "POST /locks/acquire",
     _PATHS,
     Field("ttl_s", "--ttl", "SECONDS"),
-    Field("exclusive", "--shared", off=True, help="Let other sessions share the lock."),
+    Field("exclusive", "--shared", off="Let other sessions share the lock."),
     Field("reason", "--reason", "TEXT"),
     Field("wait_s", "--wait", "SECONDS"),
     Field("each", "--each"),
@@ -83,10 +83,7 @@ def acquire(request: Request) -> None:
 
 
 @app.ask("POST /locks/renew", _OWN, Field("extend_s", "--extend", "SECONDS"), by="session_id")
-def renew(
-    request: Request,
-    everything: Annotated[bool, Option("--all", help="Renew all your locks.")] = False,
-) -> None:
+def renew(request: Request, everything: Annotated[bool, Option("--all", help="Renew all your locks.")] = False) -> None:
     """Extend your own locks, all or none."""
     _require_names(request, everything)
     answer = request.send()
@@ -120,8 +117,7 @@ def force_release(request: Request) -> None:
 
 @app.ask("POST /locks/release", _OWN, by="session_id")
 def release(
-    request: Request,
-    everything: Annotated[bool, Option("--all", help="Release all locks of this session.")] = False,
+    request: Request, everything: Annotated[bool, Option("--all", help="Release all locks of this session.")] = False
 ) -> None:
     """Release your own locks."""
     _require_names(request, everything)

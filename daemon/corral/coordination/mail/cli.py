@@ -129,10 +129,10 @@ def _follow(speaker: Client, query: Row, rows: list[Row]) -> None:
         rows = _mail(speaker, news, ROUND_S + 15)
 
 
-@app.command(prints="coordination.mail.api.MessageDetail")
-def show(message: Message) -> None:
+@app.ask("GET /messages/{message_id}")
+def show(request: Request, message: Message) -> None:
     """Show a message and its delivery state at each recipient."""
-    row = client().request("GET", f"/messages/{segment(message)}")
+    row = request.send(message_id=message)
     if not printed(row):
         _show(row)
 

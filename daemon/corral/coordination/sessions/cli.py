@@ -53,10 +53,10 @@ def _notes(row: dict[str, Any]) -> str:
     return "; ".join(marks)
 
 
-@app.command(prints="work.merges.api.SessionDetail")
-def show(session: Annotated[str, argument("A session's name or id.", "NAME", of="session")]) -> None:
+@app.ask("GET /sessions/{session_id}")
+def show(request: Request, session: Annotated[str, argument("A session's name or id.", "NAME", of="session")]) -> None:
     """Show a session with its commits and merge requests."""
-    row = client().request("GET", f"/sessions/{segment(session)}")
+    row = request.send(session_id=session)
     if printed(row):
         return
     echo(f"{paint(one_line(row['agent_name']), 'bold')}  {state(row['status'])}")
@@ -149,8 +149,8 @@ def end(
     report(answer, f"{answer['session_id']} {'has ended' if answer['ended'] else 'had ended before'}.")
 
 
-@app.command(prints="coordination.sessions.api.Alive")
-def heartbeat() -> None:
+@app.ask("POST /sessions/{session_id}/heartbeat")
+def heartbeat(request: Request) -> None:
     """Send a heartbeat. Every other call of a session counts as one too."""
     mine = session_id()
     if mine is None:
@@ -159,7 +159,7 @@ def heartbeat() -> None:
             cause="Neither CORRAL_SESSION_ID nor CLAUDE_CODE_SESSION_ID is set.",
             remedy="Run `corral session register` and export the variable that it prints.",
         )
-    answer = client().request("POST", f"/sessions/{segment(mine)}/heartbeat")
+    answer = request.send(session_id=mine)
     report(answer, f"{answer['session_id']} is alive.")
 
 

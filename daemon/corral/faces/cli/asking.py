@@ -37,7 +37,7 @@ class Field:
         name: The field; ``limits.max_turns`` is one of an object in it.
         words: The flags, and the name of the value on help pages. Without a flag it is an argument.
         of: As in :func:`corral.faces.cli.terminal.options.option`.
-        off: The flag says that the field is false, and without it it is true; ``help`` then says what the flag means.
+        off: What the flag means, where it says that the field is false; without it the field is true.
         also: What the command adds to what is said of the field.
         read: Makes the field's value of what was typed.
         or_file: An object may also be read from a file that is named.
@@ -49,22 +49,21 @@ class Field:
         name: str,
         *words: str,
         of: str = "",
-        off: bool = False,
+        off: str = "",
         or_file: bool = False,
-        help: str = "",
         also: str = "",
         read: Callable[[Any], Any] | None = None,
         **more: Any,
     ) -> None:
         self.name, self.of, self.off, self.or_file, self.more = name, of, off, or_file, more
-        self.help, self.also, self.read = help, also, read
+        self.also, self.read = also, read
         self.flags = [word for word in words if word.startswith("-")]
         self.metavar = next((word for word in words if not word.startswith("-")), None)
 
     def parameter(self, about: dict[str, Any]) -> Parameter:
         """The parameter, as the request's declaration says it."""
         many, kind = about["type"].endswith("[]"), about["type"].removesuffix("[]")
-        text = self.help or about["about"]
+        text = self.off or about["about"]
         if self.or_file:
             text = f"{text.rstrip('.')}, or a file with one."
         if self.also:
@@ -122,7 +121,8 @@ class Request(dict[str, Any]):
         """
         method, address = self.operation.split(" ")
         path = address.format(**{name: segment(value) for name, value in in_path.items()})
-        content: dict[str, Any] = {"query": self} if method == "GET" else {"body": self}
+        body = self if self or declared()[self.operation]["takes"] else None
+        content: dict[str, Any] = {"query": self} if method == "GET" else {"body": body}
         return client().request(method, path, timeout_s=timeout_s, **content)
 
     def listing(self, most: int | None = None) -> list[Any]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib
 import json
 from pathlib import Path
-from typing import Any
 
 from corral.faces.cli.parsing import Command, Group
 from corral.faces.cli.shared_options import with_shared_options
@@ -31,14 +30,11 @@ class Nouns(Group):
         """Load a command; None if the name is unknown."""
         if name in NOUNS and name not in self.commands:
             module = importlib.import_module(f"corral.{NOUNS[name][0]}")
-            command = module.app if hasattr(module, "app") else _command(getattr(module, name))
+            function = getattr(module, name, None)
+            command = Command(function, **getattr(function, "command", {})) if function else module.app
             self.add(with_shared_options(command), name)
         return super().get_command(name)
 
     def summaries(self) -> dict[str, str]:
         """The commands with their first sentences, without loading them."""
         return {name: sentence for name, (_module, sentence) in NOUNS.items()}
-
-
-def _command(function: Any) -> Command:
-    return Command(function, **getattr(function, "command", {}))

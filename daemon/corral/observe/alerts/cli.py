@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from corral.client.connection import segment
 from corral.core.visible import one_line
 from corral.faces.cli.asking import Field, Request
 from corral.faces.cli.parsing import Argument, Exit, Group
@@ -39,11 +38,13 @@ def listing(request: Request) -> None:
     table(request.send(), _COLUMNS, empty="No alerts." if request["resolved"] else "No open alerts.")
 
 
-@app.command(prints="observe.alerts.api.Alert")
-def ack(alert_id: Annotated[str, Argument(metavar="ID", help="The alert, or the beginning of its id.")]) -> None:
+@app.ask("POST /alerts/{alert_id}/acknowledge")
+def ack(
+    request: Request, alert_id: Annotated[str, Argument(metavar="ID", help="The alert, or the beginning of its id.")]
+) -> None:
     """Acknowledge an alert: no reminder follows until its cause is gone and comes back."""
     refuse_agents("Acknowledging an alert", f"corral alert ack {alert_id}")
-    row = client().request("POST", f"/alerts/{segment(alert_id)}/acknowledge")
+    row = request.send(alert_id=alert_id)
     report(row, f"acknowledged: {one_line(row['reason'])}")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from corral.client.connection import segment
 from corral.core.visible import log_text
 from corral.faces.cli.asking import Field, Request
 from corral.faces.cli.parsing import Exit, Group, Option
@@ -32,10 +31,12 @@ def listing(limit: Annotated[int | None, Option("--limit", min=1, help="Maximum 
     table(rows, columns, empty="The dead-letter queue is empty.")
 
 
-@app.command(prints="work.dead_letters.api.DeadTaskFacts")
-def show(task_id: Annotated[str, argument("A task id, or its first characters.", "ID", of="task")]) -> None:
+@app.ask("GET /dead-letters/{task_id}")
+def show(
+    request: Request, task_id: Annotated[str, argument("A task id, or its first characters.", "ID", of="task")]
+) -> None:
     """Show why a task is dead: each attempt, and the end of the last one's output."""
-    task = client().request("GET", f"/dead-letters/{segment(task_id)}")
+    task = request.send(task_id=task_id)
     if printed(task):
         return
     show_task(task)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from corral.client.connection import segment
 from corral.core.errors import InvalidInput
 from corral.core.visible import one_line, visible
 from corral.faces.cli.asking import Field, Request
 from corral.faces.cli.parsing import Group, Option
 from corral.faces.cli.terminal.diff_view import STAT, show_diff
-from corral.faces.cli.terminal.options import argument, client, option
+from corral.faces.cli.terminal.options import argument, option
 from corral.faces.cli.terminal.output import echo, fact, paint, printed, report, state
 from corral.faces.cli.terminal.tables import Column, age, table
 from corral.work.tasks.cli import submission as work
@@ -166,10 +165,10 @@ def _limits(max_iterations: str | None) -> dict[str, Any]:
     return {"max_iterations": int(max_iterations)}
 
 
-@app.command(prints="work.loops.api.LoopDetail")
-def status(loop_id: Id) -> None:
+@app.ask("GET /loops/{loop_id}")
+def status(request: Request, loop_id: Id) -> None:
     """Show where a loop stands: iterations, the last verdict, the best one."""
-    loop = client().request("GET", f"/loops/{segment(loop_id)}")
+    loop = request.send(loop_id=loop_id)
     if printed(loop):
         return
     _show(loop)
@@ -208,10 +207,10 @@ def _next(loop: dict[str, Any]) -> str:
     return f"corral loop history {task}; then corral loop resume {task}{landing}"
 
 
-@app.command(prints="work.loops.api.Iteration[]")
-def history(loop_id: Id) -> None:
+@app.ask("GET /loops/{loop_id}/history")
+def history(request: Request, loop_id: Id) -> None:
     """Show every iteration of a loop: commits, actions of its agent, evaluation; with --json all of it."""
-    rows = client().request("GET", f"/loops/{segment(loop_id)}/history")
+    rows = request.send(loop_id=loop_id)
     if printed(rows):
         return
     if not rows:
@@ -233,8 +232,8 @@ def history(loop_id: Id) -> None:
                 echo(paint(f"    {visible(line)}", "dim"))
 
 
-@app.command("list", prints="work.loops.api.Loop[]")
-def listing() -> None:
+@app.ask("GET /loops", name="list")
+def listing(request: Request) -> None:
     """List the loops, the newest first."""
     columns: list[Column] = [
         ("TASK", lambda row: row["task_id"][:8], 8),
@@ -244,7 +243,7 @@ def listing() -> None:
         ("AGE", lambda row: age(row["created_at"]), 5),
         ("TITLE", "title", 60),
     ]
-    table(client().request("GET", "/loops"), columns, empty="There are no loops.")
+    table(request.send(), columns, empty="There are no loops.")
 
 
 @app.ask("POST /loops/{loop_id}/stop", Field("reason", "--reason", "TEXT"))

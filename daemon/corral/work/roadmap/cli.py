@@ -8,6 +8,7 @@ from corral.client.connection import Client
 from corral.config.trust import Claim
 from corral.core.errors import NotPermitted
 from corral.core.visible import one_line
+from corral.faces.cli.asking import Request
 from corral.faces.cli.parsing import Group
 from corral.faces.cli.terminal.options import client
 from corral.faces.cli.terminal.output import echo, facts, moment, printed
@@ -38,16 +39,16 @@ def once() -> None:
     _show(daemon.request("POST", "/supervisor/once"))
 
 
-@app.command(prints="work.roadmap.api.Supervision")
-def status() -> None:
+@app.ask("GET /supervisor")
+def status(request: Request) -> None:
     """Show how the roadmap stands: its tasks by status, the next ones, and errors in it."""
-    _show(client().request("GET", "/supervisor"))
+    _show(request.send())
 
 
-@app.command(prints="work.roadmap.api.SupervisionStopped")
-def stop() -> None:
+@app.ask("POST /supervisor/stop")
+def stop(request: Request) -> None:
     """Pick no further tasks of the roadmap. Those in the queue go on."""
-    _show(client().request("POST", "/supervisor/stop"))
+    _show(request.send())
 
 
 def _approve(daemon: Client) -> None:

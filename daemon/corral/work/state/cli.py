@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any
 
-from corral.client.connection import segment
 from corral.core.visible import one_line
 from corral.faces.cli.asking import Field, Request
 from corral.faces.cli.parsing import Argument, Group
-from corral.faces.cli.terminal.options import argument, client
+from corral.faces.cli.terminal.options import argument
 from corral.faces.cli.terminal.output import emit, for_programs, report
 from corral.faces.cli.terminal.tables import Column, table
 
@@ -43,15 +42,15 @@ def delete(request: Request, task: Task) -> None:
     report(request.send(task_id=task), f"{one_line(request['key'])}  deleted")
 
 
-@app.command("list", prints="work.state.api.Value[]")
-def listing(task: Task) -> None:
+@app.ask("GET /tasks/{task_id}/state", name="list")
+def listing(request: Request, task: Task) -> None:
     """List the keys of a task with their values."""
     columns: list[Column] = [
         ("KEY", "key", 40),
         ("VERSION", "version", 7),
         ("VALUE", lambda row: json.dumps(row["value"], ensure_ascii=False), 80),
     ]
-    table(client().request("GET", f"/tasks/{segment(task)}/state"), columns, empty="No shared state.")
+    table(request.send(task_id=task), columns, empty="No shared state.")
 
 
 def _parsed(text: str) -> Any:

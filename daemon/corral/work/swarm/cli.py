@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from corral.core.visible import one_line
+from corral.faces.cli.asking import Request
 from corral.faces.cli.parsing import Group
-from corral.faces.cli.terminal.options import client
 from corral.faces.cli.terminal.output import echo, moment, paint, printed
 from corral.faces.cli.terminal.tables import Column, table
 
@@ -29,10 +29,10 @@ def _seconds(value: float | None) -> str:
     return "" if value is None else f"{value:.1f}"
 
 
-@app.command(prints="work.swarm.api.Swarm")
-def status() -> None:
+@app.ask("GET /swarm")
+def status(request: Request) -> None:
     """Show the running agents, what they use together, what keeps more from starting, and how the last 24 hours went."""
-    answer = client().request("GET", "/swarm")
+    answer = request.send()
     if printed(answer):
         return
     columns: list[Column] = [

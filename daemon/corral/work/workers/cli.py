@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from corral.faces.cli.asking import Field, Request, asks
-from corral.faces.cli.terminal.options import client, command
 from corral.faces.cli.terminal.output import report
 
 
@@ -13,8 +12,8 @@ def pause(request: Request) -> None:
     report(request.send(), "paused: nothing is claimed or landed until `corral resume`")
 
 
-@command(prints="work.workers.api.Resumed")
-def resume() -> None:
+@asks("POST /resume")
+def resume(request: Request) -> None:
     """Resume claiming and landing."""
-    answer = client().request("POST", "/resume")
+    answer = request.send()
     report(answer, "resumed" if answer["was_paused"] else "Corral was not paused.")

@@ -21,10 +21,10 @@ from corral.faces.cli.terminal.tables import Column, table
 app = Group("Worktrees of tasks and sessions, and salvaged work.")
 
 
-@app.command("list", prints="work.worktrees.api.Worktree[]")
-def listing() -> None:
+@app.ask("GET /worktrees", name="list")
+def listing(request: Request) -> None:
     """List the worktrees that Corral created."""
-    rows = client().listing("/worktrees")
+    rows = request.listing()
     columns: list[Column] = [
         ("NAME", "name", 40),
         ("STATE", "state", 12),
@@ -44,13 +44,14 @@ def create(request: Request) -> None:
     report(answer, answer["path"])
 
 
-@app.command(prints="work.worktrees.api.RemovedWorktree")
+@app.ask("DELETE /worktrees/{name}")
 def remove(
+    request: Request,
     name: Annotated[str, argument("A worktree's name, as `corral worktree list` shows it.", "NAME", of="worktree")],
 ) -> None:
     """Remove a worktree. Its unlanded work is saved first; `recover` restores it."""
     with progress(f"removing {name}"):
-        answer = client().request("DELETE", f"/worktrees/{segment(name)}", timeout_s=300)
+        answer = request.send(name=name, timeout_s=300)
     if not answer["removed"]:
         why, _, what_to_do = (answer["note"] or "").partition("\n")
         raise WorkAtRisk(f"{name} was not removed.", cause=why, remedy=what_to_do, details={"worktree": answer})
@@ -59,10 +60,10 @@ def remove(
     report(answer, f"removed {answer['name']}{saved}{lost}")
 
 
-@app.command(prints="work.worktrees.api.Pool")
-def pool() -> None:
+@app.ask("GET /worktrees/pool")
+def pool(request: Request) -> None:
     """Show the worktrees that are kept for the next tasks."""
-    state = client().request("GET", "/worktrees/pool")
+    state = request.send()
     columns: list[Column] = [
         ("NAME", "name", 40),
         ("SIZE", lambda row: f"{row['size_bytes'] / 2**20:,.0f} MB", 12),

@@ -11,7 +11,7 @@ from corral.faces.cli.terminal.options import client
 from corral.faces.cli.terminal.output import echo, paint, printed
 from corral.faces.cli.terminal.tables import Column, table
 
-STAT = Field("patch", "--stat", off=True, help="Show only how many lines of each file changed.")
+STAT = Field("patch", "--stat", off="Show only how many lines of each file changed.")
 _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 

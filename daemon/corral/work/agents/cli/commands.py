@@ -26,10 +26,10 @@ app = Group("Agents: team members and agent definitions that do tasks.")
 app.add(record.app)
 
 
-@app.command("list", prints="work.agents.api.Agent[]")
-def listing() -> None:
+@app.ask("GET /agents", name="list")
+def listing(request: Request) -> None:
     """List the agents that `corral task submit --agent` accepts."""
-    rows = client().request("GET", "/agents")
+    rows = request.send()
     if not printed(rows):
         show_table(rows, ("FROM", "source", 8))
 
@@ -43,19 +43,21 @@ def show_table(rows: list[dict[str, Any]], more: Column, *, empty: str = "") -> 
             echo(paint(one_line(f"{row['name']} cannot start here: {row['problem']}"), "yellow"))
 
 
-@app.command(prints="work.swarm.api.Terminating")
+@app.ask("POST /swarm/agents/{agent_id}/kill")
 def kill(
+    request: Request,
     agent: Annotated[
         str, argument("A running agent, as `corral swarm status` shows it, or its task.", "AGENT", of="running agent")
     ],
 ) -> None:
     """Stop an agent's worker; its task is tried again, as after any failure."""
-    answer = client().request("POST", f"/swarm/agents/{segment(agent)}/kill")
+    answer = request.send(agent_id=agent)
     report(answer, f"{one_line(agent)} is being stopped; task {answer['task_id'][:8]} is tried again.")
 
 
-@app.command(prints="work.agents.api.AgentShown")
+@app.ask("GET /agents/{name}", prints="work.agents.api.AgentShown")
 def show(
+    request: Request,
     name: Name,
     version: Annotated[
         str | None, option("--version", "Show the text of a version, as `corral agent versions` lists it.", "V")
@@ -65,7 +67,7 @@ def show(
     if version is not None:
         show_version(name, version)
         return
-    agent = client().request("GET", f"/agents/{segment(name)}")
+    agent = request.send(name=name)
     if printed(agent):
         return
     echo(paint(one_line(agent["name"]), "bold"))
@@ -88,8 +90,8 @@ def _able(agent: dict[str, Any]) -> str:
 Name = Annotated[str, argument("An agent's name, as `corral agent list` shows it.", "NAME", of="agent")]
 
 
-@app.command(prints="work.agents.api.AgentVersion[]")
-def versions(name: Name) -> None:
+@app.ask("GET /agents/{name}/versions")
+def versions(request: Request, name: Name) -> None:
     """List the versions of an agent's definition, the newest first."""
     columns: list[Column] = [
         ("VERSION", lambda row: f"{row['version']}{' *' if row['current'] else ''}", 12),
@@ -99,7 +101,7 @@ def versions(name: Name) -> None:
         ("REASON", "reason", 50),
         ("CHANGE", "changelog", 50),
     ]
-    rows = client().request("GET", f"/agents/{segment(name)}/versions")
+    rows = request.send(name=name)
     table(rows, columns, empty=f"{one_line(name)} has no definition, and so no versions.")
     if not for_programs() and any(row["current"] for row in rows):
         echo(paint("* what its file says now", "dim"))

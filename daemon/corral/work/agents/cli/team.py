@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 from corral.config import account
 from corral.core.errors import ConfigInvalid, NotAProject, NotFound, RunnerUnavailable, from_wire
 from corral.core.visible import one_line
+from corral.faces.cli.asking import Request
 from corral.faces.cli.parsing import Exit, Group
-from corral.faces.cli.terminal.options import argument, client, here, project
+from corral.faces.cli.terminal.options import argument, here, project
 from corral.faces.cli.terminal.output import echo, emit, fail, for_programs, paint, printed
 from corral.work.agents.cli.commands import show_table
 
@@ -92,10 +93,10 @@ class _OnThisPath:
             raise RunnerUnavailable(f"The program {name!r} was not found.")
 
 
-@app.command("list", prints="work.agents.api.Team")
-def listing() -> None:
+@app.ask("GET /teams", name="list")
+def listing(request: Request) -> None:
     """List the team's members, and those that cannot start here."""
-    answer = client().request("GET", "/teams")
+    answer = request.send()
     if printed(answer):
         return
     empty = "There is no team: .corral/teams.yaml does not exist."

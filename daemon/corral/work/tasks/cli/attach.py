@@ -8,16 +8,17 @@ import shutil
 import sys
 from typing import Annotated, Any
 
-from corral.client.connection import segment
 from corral.core.errors import InvalidInput, RunnerUnavailable
+from corral.faces.cli.asking import Request, asks
 from corral.faces.cli.parsing import Option
-from corral.faces.cli.terminal.options import argument, client, command
+from corral.faces.cli.terminal.options import argument
 from corral.faces.cli.terminal.output import echo, for_programs, printed
 from corral.faces.cli.terminal.person import is_terminal, refuse_agents
 
 
-@command(prints="work.tasks.api.ConversationLine")
+@asks("POST /tasks/{task_id}/attach", prints="work.tasks.api.ConversationLine")
 def attach(
+    request: Request,
     task_id: Annotated[str, argument("A task's number or id, its first four or more characters.", "TASK", of="task")],
     print_only: Annotated[bool, Option("--print", help="Print the command line instead of running it.")] = False,
 ) -> None:
@@ -27,7 +28,7 @@ def attach(
         raise InvalidInput(
             "Not a terminal: cannot attach.", cause="Standard input is not a terminal.", remedy="Use --print."
         )
-    conversation = client().request("POST", f"/tasks/{segment(task_id)}/attach", timeout_s=180)
+    conversation = request.send(task_id=task_id, timeout_s=180)
     argv = [conversation["command"], "--resume", conversation["session_id"]]
     line = f"cd {shlex.quote(conversation['worktree'])} && {shlex.join(argv)}"
     if printed({**conversation, "line": line}):

@@ -142,8 +142,9 @@ def listing(
     table(rows, columns, empty=empty)
 
 
-@app.command(prints="work.tasks.api.TaskDetail")
+@app.ask("GET /tasks/{task_id}/detail")
 def detail(
+    request: Request,
     task_id: Id,
     follow: Annotated[
         bool, Option("--follow", "-f", help="Print its events and its worker's output until it has ended.")
@@ -153,7 +154,7 @@ def detail(
     if follow:
         follow_task(client(), task_id)
         return
-    task = client().request("GET", f"/tasks/{segment(task_id)}/detail")
+    task = request.send(task_id=task_id)
     if not printed(task):
         show_task(task, changed=stat_line(f"/tasks/{segment(task_id)}/diff"))
 
@@ -185,7 +186,7 @@ def claim(request: Request) -> None:
 
 @app.ask(
     "POST /tasks/{task_id}/complete",
-    Field("success", "--failed", off=True, help="Report a failure; it is not retried."),
+    Field("success", "--failed", off="Report a failure; it is not retried."),
     Field("result", "--result", "JSON"),
     Field("error_message", "--error", "TEXT"),
     by="session_id",
@@ -201,10 +202,10 @@ def cancel(request: Request, task_id: Id) -> None:
     _show_state(request.send(task_id=task_id), stops=True)
 
 
-@app.command(prints="work.tasks.api.TaskState")
-def retry(task_id: Id) -> None:
+@app.ask("POST /tasks/{task_id}/retry")
+def retry(request: Request, task_id: Id) -> None:
     """Retry a task on the target's current tip; tasks that failed because of it are retried too."""
-    _show_state(client().request("POST", f"/tasks/{segment(task_id)}/retry"))
+    _show_state(request.send(task_id=task_id))
 
 
 @app.ask("POST /tasks/{task_id}/reprioritize", Field("priority", "PRIORITY"))
@@ -230,13 +231,11 @@ def _show_state(answer: dict[str, Any], *, stops: bool = False) -> None:
     "GET /tasks/{task_id}/log",
     "follow",
     Field("attempt", "--attempt"),
-    Field("readable", "--raw", off=True, help="Show a client's event stream as it is."),
+    Field("readable", "--raw", off="Show a client's event stream as it is."),
     prints="work.tasks.api.LogText",
 )
 def logs(
-    request: Request,
-    task_id: Id,
-    follow: Annotated[bool, Option("--follow", "-f", help="Follow the log.")] = False,
+    request: Request, task_id: Id, follow: Annotated[bool, Option("--follow", "-f", help="Follow the log.")] = False
 ) -> None:
     """Show the output of a task's worker; a client's as its texts and tool calls."""
     print_log(request, f"/tasks/{segment(task_id)}/log", follow=follow)
