@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from corral.client.connection import segment
 from corral.core.errors import InvalidInput
 from corral.faces.cli.parsing import Context, Parameter
 from corral.faces.cli.terminal.context import client, session_id
@@ -119,6 +118,8 @@ class Request(dict[str, Any]):
             timeout_s: For the answer, seconds.
             in_path: The values in the operation's address.
         """
+        from corral.client.connection import segment  # help pages need none
+
         method, address = self.operation.split(" ")
         path = address.format(**{name: segment(value) for name, value in in_path.items()})
         body = self if self or declared()[self.operation]["takes"] else None

@@ -248,8 +248,6 @@ class Command:
         function: None for a group that does nothing itself.
         asks: What it asks of the daemon, if that is one operation; the function gets the request.
         any_words: The function gets unknown options and further words, as ``context.args``.
-        prints: The type of what it prints in whole for programs, below ``corral``; with ``[]`` a list of it. It is loaded for
-            ``corral schema`` alone. By default that of what it asks for; without one there is no ``--json``.
         shared: Further parameters; one that the function declares itself wins.
         invoke: Runs the function.
     """
@@ -269,7 +267,11 @@ class Command:
         self.invoke: Callable[[Context], Any] = call
 
     @property
-    def prints(self) -> str:  # noqa: D102 - see above
+    def prints(self) -> str:
+        """The type of what it prints in whole for programs, below ``corral``; with ``[]`` a list of it.
+
+        It is loaded for ``corral schema`` alone. By default that of what it asks for; without one there is no ``--json``.
+        """
         return self._prints or (self.asks.prints if self.asks else "")
 
     @cached_property
@@ -396,7 +398,8 @@ def call(context: Context) -> Any:
     """Call a command's function with the values of its parameters."""
     function: Any = context.command.function
     more: dict[str, Any] = {"context": context} if "context" in function.__annotations__ else {}
-    context.params.pop(JSON.name, None)
+    if context.command.prints:
+        context.params.pop(JSON.name)
     if context.command.asks:
         more["request"] = context.command.asks.take(context)
     return function(**context.params, **more)
