@@ -54,24 +54,28 @@ class TaskSubmission(BaseModel):
         examples=["Add a greeting"],
     )
     description: Body | None = Field(
-        None,
+        default=None,
         description="Description; without a command or prompt, a session must claim the task (`corral task claim`).",
     )
     command: Body | None = Field(
-        None, description="Shell command to run in the task's worktree.", examples=["echo hi > hello.txt"]
+        default=None, description="Shell command to run in the task's worktree.", examples=["echo hi > hello.txt"]
     )
-    prompt: Body | None = Field(None, description="Prompt for an agent.")
-    agent: Short | None = Field(None, description="Agent to use: a team member or an agent definition.")
+    prompt: Body | None = Field(default=None, description="Prompt for an agent.")
+    agent: Short | None = Field(default=None, description="Agent to use: a team member or an agent definition.")
     agent_version: Short | None = Field(
-        None, description="Version of its agent's definition: 1.2.0, or the begin of its hash."
+        default=None, description="Version of its agent's definition: 1.2.0, or the begin of its hash."
     )
-    feedback: Reason | None = Field(None, description="Comment for the record of its agent, as by `task feedback`.")
-    runner: RunnerName | None = Field(None, description="Runner (default: its agent's; else claude for a prompt).")
+    feedback: Reason | None = Field(
+        default=None, description="Comment for the record of its agent, as by `task feedback`."
+    )
+    runner: RunnerName | None = Field(
+        default=None, description="Runner (default: its agent's; else claude for a prompt)."
+    )
     task_type: Annotated[Text, StringConstraints(min_length=1, max_length=64)] = Field(
-        "task", description="Type, for sessions that claim tasks."
+        default="task", description="Type, for sessions that claim tasks."
     )
     input_data: dict[str, Any] | None = Field(
-        None, description="Input for its agent, or for its template: a JSON object."
+        default=None, description="Input for its agent, or for its template: a JSON object."
     )
     priority: int = Field(
         default=5, ge=0, le=10, strict=True, description="10 first (default: the template's, or 5).", examples=[5]
@@ -80,12 +84,14 @@ class TaskSubmission(BaseModel):
         default_factory=list, max_length=1000, description="A task that must land first; in a batch also by its name."
     )
     ignore_dependency_failure: bool = Field(default=False, description="Start even if a dependency fails.")
-    agent_requirements: AgentRequirements | None = Field(None, description="What its agent has to be able to do.")
+    agent_requirements: AgentRequirements | None = Field(
+        default=None, description="What its agent has to be able to do."
+    )
     deadline_at: AwareDatetime | None = Field(
-        None, description="Shown to the session that claims the task; not enforced."
+        default=None, description="Shown to the session that claims the task; not enforced."
     )
     thread_id: Annotated[str, StringConstraints(pattern=f"^{THREAD}$")] | None = Field(
-        None, description="Message thread of its batch."
+        default=None, description="Message thread of its batch."
     )
     claims: list[Annotated[Text, StringConstraints(min_length=1, max_length=4096)]] = Field(
         default_factory=list,
@@ -93,30 +99,35 @@ class TaskSubmission(BaseModel):
         description="A path or lock key that the task will change. It is not started beside one with mostly the same.",
     )
     target: Annotated[Text, StringConstraints(min_length=1, max_length=1024)] | None = Field(
-        None, description="Land on this branch (default: landing.target)."
+        default=None, description="Land on this branch (default: landing.target)."
     )
     timeout_s: float | None = Field(default=None, gt=0, allow_inf_nan=False, description="Time limit per attempt.")
     max_retries: int | None = Field(
         default=None, ge=0, le=100, description="Number of retries (default: tasks.max_retries)."
     )
     limits: TaskLimits = Field(default_factory=TaskLimits, description="Limits of each attempt.")
-    idempotency_key: Short | None = Field(None, description="Idempotency key: the same key returns the same task.")
-    submitted_by: Short | None = Field(None, description="The session that submits it.")
+    idempotency_key: Short | None = Field(
+        default=None, description="Idempotency key: the same key returns the same task."
+    )
+    submitted_by: Short | None = Field(default=None, description="The session that submits it.")
     author_name: Annotated[Text, StringConstraints(max_length=256)] | None = Field(
-        None, description="Author of its commits where git's configuration has no identity."
+        default=None, description="Author of its commits where git's configuration has no identity."
     )
     author_email: Annotated[Text, StringConstraints(max_length=256)] | None = Field(
-        None, description="The author's address."
+        default=None, description="The author's address."
     )
     name: Short | None = Field(
-        None, description="In a batch: a local name that other tasks of it can depend on; they can also name its title."
+        default=None,
+        description="In a batch: a local name that other tasks of it can depend on; they can also name its title.",
     )
-    metadata: dict[str, Any] | None = Field(None, description="Kept with it and shown: a JSON object.")
+    metadata: dict[str, Any] | None = Field(default=None, description="Kept with it and shown: a JSON object.")
     template: Short | None = Field(
-        None,
+        default=None,
         description="Template in .corral/templates that says what is done; `input_data` has the values of its parameters.",
     )
-    parent_task_id: Short | None = Field(None, description="Task whose agent leads this one's; it ends with it.")
+    parent_task_id: Short | None = Field(
+        default=None, description="Task whose agent leads this one's; it ends with it."
+    )
     agents: int | None = Field(
         default=None, ge=1, le=50, strict=True, description="Number of agents that do it, each by itself."
     )
@@ -125,7 +136,7 @@ class TaskSubmission(BaseModel):
         description="How their results become one (default: all). `all`: each lands; `first`: the first success; `vote`: what "
         "most agree on; `concat`: in a row; `synthesize`: one more agent makes one of all.",
     )
-    loop: LoopSpec | None = Field(None, description="Repeat it until criteria say that its work is good.")
+    loop: LoopSpec | None = Field(default=None, description="Repeat it until criteria say that its work is good.")
     steps: SkipJsonSchema[list[TaskSubmission]] = Field(default_factory=list)
 
     @property
