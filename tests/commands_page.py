@@ -31,8 +31,7 @@ def leaves(group: Group, path: str) -> Iterator[tuple[str, Command]]:
 
 def with_json() -> set[str]:
     """The commands that have ``--json``."""
-    known = leaves(app, "")
-    return {name for name, command in known if any(one.name == "as_json" for one in command.params)}
+    return {name for name, command in leaves(app, "") if command.prints}
 
 
 def page() -> str:

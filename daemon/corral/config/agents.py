@@ -40,10 +40,12 @@ class TaskLimits(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    max_turns: int | None = Field(default=None, gt=0)
-    max_tokens: int | None = Field(default=None, gt=0)
-    max_cost_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    memory_mb: int | None = Field(default=None, gt=0)
+    max_turns: int | None = Field(default=None, gt=0, description="Turn limit of a task with a prompt.")
+    max_tokens: int | None = Field(default=None, gt=0, description="Token limit of a task with a prompt.")
+    max_cost_usd: float | None = Field(
+        default=None, gt=0, allow_inf_nan=False, description="Cost limit in USD of a task with a prompt."
+    )
+    memory_mb: int | None = Field(default=None, gt=0, description="Memory limit of its processes.")
 
 
 CLAUDE = "claude"

@@ -22,19 +22,30 @@ _TASK = Field(None, max_length=64, description="The task whose worker asks, if o
 class Submission(Acting):
     """A branch for its target."""
 
-    branch: str = Field(min_length=1, max_length=1024, examples=["login"])
-    target: str | None = Field(None, min_length=1, max_length=1024, examples=["main"])
-    title: str | None = Field(None, max_length=500, examples=["Login"])
-    session_id: SessionId | None = None
+    branch: str = Field(min_length=1, max_length=1024, description="Branch to land.", examples=["login"])
+    target: str | None = Field(
+        None,
+        min_length=1,
+        max_length=1024,
+        description="Land on this branch (default: landing.target).",
+        examples=["main"],
+    )
+    title: str | None = Field(None, max_length=500, description="Message of the merge commit.", examples=["Login"])
+    session_id: SessionId | None = Field(None, description="The agent session that asks, if one does.")
     task_id: str | None = Field(
-        None, min_length=1, max_length=64, description="Whose work it is; else the branch or the session tells."
+        None,
+        min_length=1,
+        max_length=64,
+        description="Task whose work it is (default: known from the branch or the session).",
     )
 
 
 class Again(BaseModel):
     """How to try again."""
 
-    follow_branch: bool = Field(False, examples=[True])
+    follow_branch: bool = Field(
+        False, description="Use the branch's current head instead of the pinned one.", examples=[True]
+    )
 
 
 class Undo(Acting):
@@ -58,19 +69,29 @@ class Bypass(Order):
         description="The head that was seen.",
         examples=["97bc574f091bbff740d9acf629369800bd065d9c"],
     )
-    reason: str = Field(min_length=1, max_length=500, examples=["The test machine is down."])
+    reason: str = Field(
+        min_length=1,
+        max_length=500,
+        description="Why it lands without a verification; stands on its receipt.",
+        examples=["The test machine is down."],
+    )
 
 
 class Target(Order):
     """A target, by its short name."""
 
-    target: str = Field(min_length=1, max_length=1024, examples=["main"])
+    target: str = Field(min_length=1, max_length=1024, description="A branch on which work lands.", examples=["main"])
 
 
 class Freeze(Target):
     """A target on which nothing may land for now, and why."""
 
-    reason: str = Field(min_length=1, max_length=500, examples=["A release is being made."])
+    reason: str = Field(
+        min_length=1,
+        max_length=500,
+        description="Why nothing may land; everybody who waits is told.",
+        examples=["A release is being made."],
+    )
 
 
 class Approval(Acting):
@@ -88,7 +109,7 @@ class Approval(Acting):
 class Acceptance(Acting):
     """A person's yes to what a target lost; a worker or a session that says who it is is refused."""
 
-    target: str = Field(min_length=1, max_length=1024, examples=["main"])
+    target: str = Field(min_length=1, max_length=1024, description="A branch that was rewound.", examples=["main"])
     lost: list[str] = Field(
         min_length=1,
         max_length=100,

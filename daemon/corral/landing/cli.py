@@ -8,33 +8,43 @@ from corral.client.connection import segment
 from corral.config.paths import find_checkout, find_project
 from corral.core.errors import InvalidInput
 from corral.core.instants import in_words, when_landed
-from corral.core.outcomes import MERGE_WORDS, Outcome
-from corral.core.states import MergeState
 from corral.core.visible import one_line
+from corral.faces.cli.asking import Field, Request
 from corral.faces.cli.parsing import Exit, Group, Option
 from corral.faces.cli.terminal import worktree_shell
-from corral.faces.cli.terminal.diff_view import Stat, show_diff, show_patch
-from corral.faces.cli.terminal.options import argument, client, here, json_of, option, session_id
-from corral.faces.cli.terminal.output import echo, emit, fact, facts, paint, report, state, verification
+from corral.faces.cli.terminal.diff_view import STAT, show_diff, show_patch
+from corral.faces.cli.terminal.options import argument, client, here, session_id
+from corral.faces.cli.terminal.output import (
+    echo,
+    emit,
+    fact,
+    facts,
+    for_programs,
+    paint,
+    printed,
+    report,
+    state,
+    verification,
+)
 from corral.faces.cli.terminal.person import confirm, refuse_agents
 from corral.faces.cli.terminal.tables import Column, age, table
 from corral.work.tasks.cli.commands import print_log
 
 app = Group("Merge queue: merge, verify, land.")
-_STATES = f"Only these outcomes or states; repeatable. One of: {', '.join(MERGE_WORDS)}."
 WIDTH = 11
 """Of the names in a detail."""
 Id = Annotated[str, argument("A merge id, its first characters, or its task's id or number.", "ID", of="merge")]
 
 
-@app.command("list")
-def listing(
-    status: Annotated[list[Outcome | MergeState] | None, option("--status", _STATES, "STATE", short="--state")] = None,
-    branch: Annotated[str | None, option("--branch", "Only requests for this branch.", "NAME", of="branch")] = None,
-    as_json: Annotated[bool, json_of("work.merges.wire.MergeListed[]")] = False,
-) -> None:
+@app.ask(
+    "GET /merges",
+    Field("state", "--status", "--state", "STATE"),
+    Field("branch", "--branch", "NAME", of="branch"),
+    name="list",
+)
+def listing(request: Request) -> None:
     """List merge requests in order of submission."""
-    rows = client().listing("/merges", {"state": status or [], "branch": branch})
+    rows = request.listing()
     is_any_open = any(row["standing"] for row in rows)
     columns: list[Column] = [
         *(
@@ -52,10 +62,8 @@ def listing(
         *([("TARGET", "target", 20)] if len({row["target"] for row in rows}) > 1 else []),
         ("ID", lambda row: row["merge_id"][:8], 8),
     ]
-    empty = (
-        "No such merge request." if status or branch else "No merge requests. `corral merge submit` queues this branch."
-    )
-    table(rows, columns, empty=empty, as_json=as_json)
+    empty = "No such merge request." if request else "No merge requests. `corral merge submit` queues this branch."
+    table(rows, columns, empty=empty)
 
 
 def _why(row: dict[str, Any]) -> str:
@@ -69,15 +77,14 @@ def _lands_in(row: dict[str, Any]) -> str:
     return f"~{in_words(expected_s)}" if expected_s else "" if expected_s is None else "overdue"
 
 
-@app.command()
-def graph(as_json: Annotated[bool, json_of("landing.api.GraphOfTarget[]")] = False) -> None:
+@app.ask("GET /merges/graph")
+def graph(request: Request) -> None:
     """Draw the candidates of the queue: what each is built upon, and what is known of it.
 
     Each line is built upon the one above it (`*`), or is judged by itself upon the target's tip (`!`), or is not built yet (`.`).
     """
-    graphs = client().request("GET", "/merges/graph")
-    if as_json:
-        emit(graphs)
+    graphs = request.send()
+    if printed(graphs):
         return
     for drawn in graphs:
         echo(f"{paint(one_line(drawn['target']), 'bold')}  {(drawn['tip'] or '')[:12]}")
@@ -96,12 +103,11 @@ def _drawn(candidate: dict[str, Any]) -> str:
     return f"{mark} {how['position']:>3}  {(sha or '')[:8]:<8}  {one_line(candidate['title'])}: {verdict}{lands}"
 
 
-@app.command()
-def detail(merge_id: Id, as_json: Annotated[bool, json_of("work.merges.wire.MergeDetail")] = False) -> None:
+@app.ask("GET /merges/{merge_id}")
+def detail(request: Request, merge_id: Id) -> None:
     """Show everything about a merge request."""
-    merge = client().request("GET", f"/merges/{segment(merge_id)}")
-    if as_json:
-        emit(merge)
+    merge = request.send(merge_id=merge_id)
+    if printed(merge):
         return
     echo(f"{paint(one_line(merge['title']), 'bold')}  {state(merge['outcome'])}")
     about = {"id": merge["merge_id"], "branch": f"{merge['branch']} → {merge['target']}"}
@@ -123,37 +129,27 @@ def detail(merge_id: Id, as_json: Annotated[bool, json_of("work.merges.wire.Merg
         facts({"": receipt["reason"] if receipt["status"] == "bypassed" else None, "log": receipt["log"]}, WIDTH)
 
 
-@app.command()
-def diff(
-    merge_id: Id, stat: Stat = False, as_json: Annotated[bool, json_of("work.merges.api.Changes")] = False
-) -> None:
+@app.ask("GET /merges/{merge_id}/diff", STAT)
+def diff(request: Request, merge_id: Id) -> None:
     """Show what a merge request changes on its target."""
-    show_diff(f"/merges/{segment(merge_id)}/diff", stat=stat, as_json=as_json)
+    show_diff(request, merge_id=merge_id)
 
 
-@app.command()
-def submit(
-    branch: Annotated[
-        str | None, argument("Branch to land (default: the current branch).", "BRANCH", of="branch")
-    ] = None,
-    target: Annotated[
-        str | None, option("--target", "Land on this branch (default: landing.target).", "BRANCH", of="branch")
-    ] = None,
-    title: Annotated[str | None, option("--title", "Message of the merge commit.", "TEXT")] = None,
-    task: Annotated[
-        str | None,
-        option("--task", "Author's session (default: known from the branch or this session).", "ID", of="task"),
-    ] = None,
-    as_json: Annotated[bool, json_of("work.merges.wire.Submitted")] = False,
-) -> None:
+@app.ask(
+    "POST /merges",
+    Field("branch", "BRANCH", of="branch", also=" (default: the current branch)", required=False),
+    Field("target", "--target", "BRANCH", of="branch"),
+    Field("title", "--title", "TEXT"),
+    Field("task_id", "--task", "ID", of="task"),
+    by="session_id",
+    prints="work.merges.wire.Submitted",
+)
+def submit(request: Request) -> None:
     """Queue a branch for landing; its current head is pinned."""
-    if branch is None:
-        branch = _current_branch()
-    body = {"branch": branch, "target": target, "title": title, "session_id": session_id(), "task_id": task}
-    answer = client().request("POST", "/merges", body)
-    if as_json:
-        emit(answer)
-    else:
+    if "branch" not in request:
+        request["branch"] = _current_branch()
+    answer = request.send()
+    if not printed(answer):
         _submitted(answer)
 
 
@@ -177,12 +173,11 @@ def _current_branch() -> str:
     return head.removeprefix("ref: refs/heads/")
 
 
-@app.command("open")
+@app.command("open", prints="landing.api.Opened")
 def open_(
     merge_id: Id,
     editor: Annotated[bool, Option("--editor", help="Open $VISUAL or $EDITOR instead of $SHELL.")] = False,
     print_only: Annotated[bool, Option("--print", help="Print the folder instead of opening it.")] = False,
-    as_json: Annotated[bool, json_of("landing.api.Opened")] = False,
 ) -> None:
     """Repair a merge request in a worktree of its own, where a conflict's merge is begun; a commit is submitted again.
 
@@ -191,8 +186,9 @@ def open_(
     refuse_agents("Opening a worktree for a person", f"corral merge open {merge_id}")
     daemon = client()
     request = daemon.request("GET", f"/merges/{segment(merge_id)}")
-    if as_json:
-        emit(daemon.request("POST", f"/merges/{segment(request['merge_id'])}/open", timeout_s=worktree_shell.ANSWER_S))
+    if printed(
+        daemon.request("POST", f"/merges/{segment(request['merge_id'])}/open", timeout_s=worktree_shell.ANSWER_S)
+    ):
         return
     place = worktree_shell.open_request(daemon, request)
     if print_only:
@@ -207,68 +203,56 @@ def open_(
     echo(f"The worktree stays; to remove it: corral worktree remove {name}")
 
 
-@app.command()
-def retry(
-    merge_id: Id,
-    follow_branch: Annotated[
-        bool, Option("--follow-branch", help="Use the branch's current head instead of the pinned one.")
-    ] = False,
-    as_json: Annotated[bool, json_of("work.merges.wire.MergeSummary")] = False,
-) -> None:
+@app.ask("POST /merges/{merge_id}/retry", Field("follow_branch", "--follow-branch"))
+def retry(request: Request, merge_id: Id) -> None:
     """Queue a failed or conflicting merge request again."""
-    _acted("retry", merge_id, {"follow_branch": follow_branch}, as_json)
+    _show_summary(request.send(merge_id=merge_id))
 
 
-@app.command()
-def cancel(merge_id: Id, as_json: Annotated[bool, json_of("work.merges.wire.MergeSummary")] = False) -> None:
+@app.ask("POST /merges/{merge_id}/cancel")
+def cancel(request: Request, merge_id: Id) -> None:
     """Remove a merge request from the queue; the branch stays."""
-    _acted("cancel", merge_id, None, as_json)
+    _show_summary(request.send(merge_id=merge_id))
 
 
-@app.command()
+@app.ask("POST /merges/{merge_id}/dismiss")
 def dismiss(
+    request: Request,
     merge_id: Annotated[
         str, argument("A merge or task id, its first characters, or a task's number.", "ID", of="open")
     ],
-    as_json: Annotated[bool, json_of("landing.api.Dismissed")] = False,
 ) -> None:
     """Dismiss a failed merge request or task. The branch stays."""
-    answer = client().request("POST", f"/merges/{segment(merge_id)}/dismiss")
-    report(answer, f"{answer['merge_id'] or answer['task_id']}  {state(answer['outcome'])}", as_json=as_json)
+    answer = request.send(merge_id=merge_id)
+    report(answer, f"{answer['merge_id'] or answer['task_id']}  {state(answer['outcome'])}")
 
 
-def _acted(verb: str, merge_id: str, body: dict[str, Any] | None, as_json: bool) -> None:
-    answer = client().request("POST", f"/merges/{segment(merge_id)}/{verb}", body)
+def _show_summary(answer: dict[str, Any]) -> None:
     waits = f"\n{one_line(answer['reason'].splitlines()[0])}" if answer["reason"] else ""
-    report(answer, f"{answer['merge_id']}  {state(answer['outcome'])}{waits}", as_json=as_json)
+    report(answer, f"{answer['merge_id']}  {state(answer['outcome'])}{waits}")
 
 
-@app.command()
-def approve(
-    merge_id: Id,
-    yes: Annotated[bool, Option("--yes", "-y", help="Do not prompt.")] = False,
-    as_json: Annotated[bool, json_of("work.merges.wire.MergeSummary")] = False,
-) -> None:
+@app.command(prints="work.merges.wire.MergeSummary")
+def approve(merge_id: Id, yes: Annotated[bool, Option("--yes", "-y", help="Do not prompt.")] = False) -> None:
     """Show what needs your approval in a merge request, and approve it."""
     refuse_agents("Approving a merge", f"corral merge approve {merge_id}")
     review = client().request("GET", f"/merges/{segment(merge_id)}/approval")
-    if not as_json:
+    if not for_programs():
         _show_review(review)
     if not yes and not confirm("Approve this change, so that it can land?", default=False):
         raise Exit(1)
     path, body = f"/merges/{segment(review['merge_id'])}/approve", {"head_sha": review["head_sha"]}
     answer = client().request("POST", path, body)
-    report(answer, f"{answer['merge_id']}  approved: it is verified, and lands if that passes", as_json=as_json)
+    report(answer, f"{answer['merge_id']}  approved: it is verified, and lands if that passes")
 
 
-@app.command()
-def revert(merge_id: Id, as_json: Annotated[bool, json_of("landing.api.Reverted")] = False) -> None:
+@app.command(prints="landing.api.Reverted")
+def revert(merge_id: Id) -> None:
     """Queue the revert of what a landed merge request brought; it is verified and lands like any other."""
     answer = client().request(
         "POST", f"/merges/{segment(merge_id)}/revert", {"session_id": session_id()}, timeout_s=120
     )
-    if as_json:
-        emit(answer)
+    if printed(answer):
         return
     _submitted(answer)
     if answer["conflicts"]:
@@ -278,27 +262,24 @@ def revert(merge_id: Id, as_json: Annotated[bool, json_of("landing.api.Reverted"
     if answer["dependents"]:
         echo("These tasks were built on what it takes back; they stay as they are:")
         columns: list[Column] = [("TASK", "number", 7), ("OUTCOME", "outcome", 15), ("TITLE", "title", 70)]
-        table(answer["dependents"], columns, empty="", as_json=False)
+        table(answer["dependents"], columns, empty="")
 
 
-@app.command()
-def skip(merge_id: Id, as_json: Annotated[bool, json_of("work.merges.wire.MergeSummary")] = False) -> None:
+@app.command(prints="work.merges.wire.MergeSummary")
+def skip(merge_id: Id) -> None:
     """Send a merge request to the back of its queue, so that the others pass it."""
     refuse_agents("Letting others pass a merge request", f"corral merge skip {merge_id}")
-    _acted("skip", merge_id, {}, as_json)
+    _show_summary(client().request("POST", f"/merges/{segment(merge_id)}/skip", {}))
 
 
-@app.command()
+@app.ask("POST /merges/{merge_id}/bypass", Field("reason", "--reason", "TEXT"), "yes")
 def bypass(
-    merge_id: Id,
-    reason: Annotated[str, option("--reason", "Why it lands without a verification; stands on its receipt.", "TEXT")],
-    yes: Annotated[bool, Option("--yes", "-y", help="Do not prompt.")] = False,
-    as_json: Annotated[bool, json_of("work.merges.wire.MergeSummary")] = False,
+    request: Request, merge_id: Id, yes: Annotated[bool, Option("--yes", "-y", help="Do not prompt.")] = False
 ) -> None:
     """Land a merge request without a verification; it is shown as bypassed, never as passed."""
     refuse_agents("Landing without a verification", f"corral merge bypass {merge_id} --reason TEXT")
     merge = client().request("GET", f"/merges/{segment(merge_id)}")
-    if not as_json:
+    if not for_programs():
         echo(f"{paint(one_line(merge['title']), 'bold')}  {merge['branch']} → {merge['target']}")
         facts({"head": merge["head_sha"][:12], "reason": merge["reason"]})
         echo(
@@ -306,48 +287,40 @@ def bypass(
         )
     if not yes and not confirm("Land it without a verification?", default=False):
         raise Exit(1)
-    _acted("bypass", merge["merge_id"], {"head_sha": merge["head_sha"], "reason": reason}, as_json)
+    request["head_sha"] = merge["head_sha"]
+    _show_summary(request.send(merge_id=merge["merge_id"]))
 
 
-Target = Annotated[str, argument("A branch on which work lands.", "TARGET", of="branch")]
+_TARGET = Field("target", "TARGET", of="branch")
 
 
-@app.command()
-def freeze(
-    target: Target,
-    reason: Annotated[str, option("--reason", "Why nothing may land; everybody who waits is told.", "TEXT")],
-    as_json: Annotated[bool, json_of("landing.api.Frozen")] = False,
-) -> None:
+@app.ask("POST /targets/freeze", _TARGET, Field("reason", "--reason", "TEXT"))
+def freeze(request: Request) -> None:
     """Let nothing land on a branch until `corral merge thaw`; what waits is verified all the same."""
-    refuse_agents("Freezing a target", f"corral merge freeze {target} --reason TEXT")
-    answer = client().request("POST", "/targets/freeze", {"target": target, "reason": reason})
+    refuse_agents("Freezing a target", f"corral merge freeze {request['target']} --reason TEXT")
+    answer = request.send()
     landing = ", ".join(merge_id[:8] for merge_id in answer["landing"])
     also = f" Landing at this moment, and not held any more: {landing}." if landing else ""
-    report(
-        answer, f"{answer['target']} is frozen. To go on: corral merge thaw {answer['target']}{also}", as_json=as_json
-    )
+    report(answer, f"{answer['target']} is frozen. To go on: corral merge thaw {answer['target']}{also}")
 
 
-@app.command()
-def thaw(target: Target, as_json: Annotated[bool, json_of("landing.api.Thawed")] = False) -> None:
+@app.ask("POST /targets/thaw", _TARGET)
+def thaw(request: Request) -> None:
     """Let work land on a frozen branch again; verify one again that a direct commit made red."""
-    refuse_agents("Thawing a target", f"corral merge thaw {target}")
-    answer = client().request("POST", "/targets/thaw", {"target": target})
+    refuse_agents("Thawing a target", f"corral merge thaw {request['target']}")
+    answer = request.send()
     done = f"{answer['target']} is not frozen any more." if answer["was_frozen"] else ""
     again = f"{answer['target']} is red, and is verified again." if answer["verifies"] else ""
-    report(answer, " ".join(filter(None, (done, again))), as_json=as_json)
+    report(answer, " ".join(filter(None, (done, again))))
 
 
-@app.command("accept-rewind")
-def accept_rewind(
-    target: Annotated[str, argument("A branch that was rewound.", "TARGET", of="branch")],
-    yes: Annotated[bool, Option("--yes", "-y", help="Do not prompt.")] = False,
-    as_json: Annotated[bool, json_of("landing.api.RewindAccepted")] = False,
-) -> None:
+@app.ask("POST /rewinds/accept", Field("target", "TARGET", of="branch"), "yes", name="accept-rewind")
+def accept_rewind(request: Request, yes: Annotated[bool, Option("--yes", "-y", help="Do not prompt.")] = False) -> None:
     """Accept that a branch was rewound and lacks what had landed on it; what waits for that goes on."""
+    target = request["target"]
     refuse_agents("Accepting that landed work is gone", f"corral merge accept-rewind {target}")
     lost = [row for row in client().request("GET", "/rewinds") if row["target"] == target]
-    if not as_json:
+    if not for_programs():
         for row in lost:
             echo(one_line(row["what"]))
             for request in row["requests"]:
@@ -355,9 +328,9 @@ def accept_rewind(
             echo(paint(f"Its commits stay on a ref of Corral's: {row['lost_sha']}", "dim"))
     if lost and not yes and not confirm("Accept that this is gone? Tasks that wait for it then start.", default=False):
         raise Exit(1)
-    body = {"target": target, "lost": [row["lost_sha"] for row in lost] or ["none"]}
-    answer = client().request("POST", "/rewinds/accept", body)
-    report(answer, f"Accepted: {target} stays as it is.", as_json=as_json)
+    request["lost"] = [row["lost_sha"] for row in lost] or ["none"]
+    answer = request.send()
+    report(answer, f"Accepted: {target} stays as it is.")
 
 
 def _show_review(review: dict[str, Any]) -> None:
@@ -370,10 +343,9 @@ def _show_review(review: dict[str, Any]) -> None:
     echo(one_line(review["reason"]))
 
 
-@app.command("verify-receipt")
+@app.command("verify-receipt", prints="landing.api.ReceiptChecked")
 def verify_receipt(
     commit: Annotated[str, argument("A commit that has landed, in any clone.", "COMMIT", of="branch")],
-    as_json: Annotated[bool, json_of("landing.api.ReceiptChecked")] = False,
 ) -> None:
     """Hold the receipt of a landed commit, a git note, against this clone. Needs no daemon.
 
@@ -384,7 +356,7 @@ def verify_receipt(
 
     project, checkout = find_project(here(), initialised=False), find_checkout(here())
     checked = receipt_notes.check(Git(checkout.git_dir if checkout else project.common_dir), commit)
-    if as_json:
+    if for_programs():
         emit(
             {name: getattr(checked, name) for name in ("commit", "tree", "status", "is_proven", "problems", "receipt")}
         )
@@ -407,13 +379,10 @@ def _show_receipt(commit: str, status: str, problems: list[str], receipt: dict[s
         echo(paint(one_line(problem), "red"))
 
 
-@app.command()
-def flakes(
-    target: Annotated[str | None, option("--target", "Only on this branch.", "BRANCH", of="branch")] = None,
-    as_json: Annotated[bool, json_of("landing.api.FlakyTest[]")] = False,
-) -> None:
+@app.ask("GET /merges/flakes", Field("target", "--target", "BRANCH", of="branch"))
+def flakes(request: Request) -> None:
     """List tests that failed and then passed on one tree."""
-    rows = client().request("GET", "/merges/flakes", query={"target": target})
+    rows = request.send()
     columns: list[Column] = [
         ("TEST", lambda row: row["test"] or "(not told)", 70),
         ("TIMES", "times", 5),
@@ -422,27 +391,21 @@ def flakes(
         *([("TARGET", "target", 20)] if len({row["target"] for row in rows}) > 1 else []),
         ("LOG", lambda row: row["occurrences"][0]["red_log"], 90),
     ]
-    table(rows, columns, empty="No test was red and then green on one tree.", as_json=as_json)
+    table(rows, columns, empty="No test was red and then green on one tree.")
 
 
-@app.command()
+@app.ask("GET /merges/{merge_id}/log", "follow", Field("run", "--run", "RUN"), prints="landing.api.MergeLog")
 def log(
-    merge_id: Id,
-    follow: Annotated[bool, Option("--follow", "-f", help="Follow the log.")] = False,
-    run: Annotated[
-        str | None,
-        option("--run", "Another run: its number, `candidate`, `control` or `check`; the last of its kind.", "RUN"),
-    ] = None,
-    as_json: Annotated[bool, json_of("landing.api.MergeLog")] = False,
+    request: Request, merge_id: Id, follow: Annotated[bool, Option("--follow", "-f", help="Follow the log.")] = False
 ) -> None:
     """Show the output of the verification that decided a merge request."""
-    print_log(f"/merges/{segment(merge_id)}/log", follow=follow, run=run, as_json=as_json)
+    print_log(request, f"/merges/{segment(merge_id)}/log", follow=follow)
 
 
-@app.command()
-def runs(merge_id: Id, as_json: Annotated[bool, json_of("work.merges.wire.MergeRun[]")] = False) -> None:
+@app.ask("GET /merges/{merge_id}/runs")
+def runs(request: Request, merge_id: Id) -> None:
     """List the verifications that ran for a merge request."""
-    rows = client().request("GET", f"/merges/{segment(merge_id)}/runs")
+    rows = request.send(merge_id=merge_id)
     columns: list[Column] = [
         ("RUN", "number", 4),
         ("OF", "role", 10),
@@ -453,4 +416,4 @@ def runs(merge_id: Id, as_json: Annotated[bool, json_of("work.merges.wire.MergeR
         ("DECIDED", lambda row: "yes" if row["decided"] else "", 7),
         ("LOG", "log", 90),
     ]
-    table(rows, columns, empty="No verification ran for it yet.", as_json=as_json)
+    table(rows, columns, empty="No verification ran for it yet.")

@@ -43,7 +43,7 @@ from corral.work.logtail import FURTHEST, POLL_S, Tail, offset_of_tail, read_par
 from corral.work.merges import diffs
 from corral.work.merges import settling as app_merges
 from corral.work.merges import wire as merge_shapes
-from corral.work.merges.api import Changes
+from corral.work.merges.api import Changes, WithPatch
 from corral.work.merges.settling import merge_settled
 from corral.work.merges.store import flakes, merges, of_tasks
 from corral.work.merges.wire import MergeDetail, MergeListed, MergeRun, MergeSummary, Submitted
@@ -60,8 +60,8 @@ _log = logger("merges")
 async def listing(
     services: Services,
     request: Request,
-    state: Sequence[MergeWord] = (),
-    branch: Annotated[str | None, Field(max_length=1024, description="Only of this branch.")] = None,
+    state: Annotated[Sequence[MergeWord], Field(description="Only these outcomes or states.")] = (),
+    branch: Annotated[str | None, Field(max_length=1024, description="Only requests for this branch.")] = None,
     limit: Annotated[int, Field(ge=1, le=MOST)] = MOST,
     after: Annotated[str | None, Field(max_length=64, description="The id of the last one known.")] = None,
 ) -> Response:
@@ -98,7 +98,7 @@ async def submit(services: Services, body: Submission) -> Payload:
 @router.get("/flakes")
 async def flaky(
     services: Services,
-    target: Annotated[str | None, Field(max_length=1024, description="Only on this target.")] = None,
+    target: Annotated[str | None, Field(max_length=1024, description="Only on this branch.")] = None,
 ) -> list[FlakyTest]:
     """Tests that failed and then passed on one tree, the one that did so last first."""
     return flaky_tests.by_test(await services.store.read(flakes.newest, target))
@@ -178,7 +178,7 @@ async def open_worktree(services: Services, merge_id: str) -> Opened:
 
 
 @router.get("/{merge_id}/diff", answer=Changes)
-async def diff(services: Services, merge_id: str, patch: bool = True) -> Payload:
+async def diff(services: Services, merge_id: str, patch: WithPatch = True) -> Payload:
     """The changes of a merge request on its target; without ``patch`` only the numbers of lines."""
     most = diffs.MOST_SHOWN if patch else None
     return await services.work(lambda: diffs.of_merge(services, merge_id, most=most))
@@ -210,7 +210,10 @@ async def log(
     offset: Annotated[int, Field(ge=0, le=FURTHEST)] = 0,
     wait_s: Annotated[float, Field(ge=0, le=30)] = 0,
     tail: Tail = None,
-    run: str | None = None,
+    run: Annotated[
+        str | None,
+        Field(description="Another run: its number, `candidate`, `control` or `check`; the last of its kind."),
+    ] = None,
 ) -> MergeLogPart:
     """A part of the output of the verification that decided a request, or of the one that runs now.
 

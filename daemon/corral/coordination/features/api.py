@@ -14,9 +14,9 @@ from corral.core.states import FeatureStatus
 MAX_CLAIMS = 1000
 MAX_ID = 128
 USUAL_PRIORITY = 5
-FeatureId = Annotated[str, Field(min_length=1, max_length=MAX_ID)]
+FeatureId = Annotated[str, Field(min_length=1, max_length=MAX_ID, description="The feature's name, such as FEAT-123.")]
 Claims = Annotated[
-    list[str], Field(max_length=MAX_CLAIMS, description="Paths, globs and logical keys, as locks have them.")
+    list[str], Field(max_length=MAX_CLAIMS, description="A path, a glob, or a logical key such as 'api:GET /v1/users'.")
 ]
 Caller = Annotated[str | None, Field(max_length=128, description="The session that asks; none: the person.")]
 _ID = "FEAT-123"
@@ -27,10 +27,10 @@ class FeatureRegistration(Acting):
 
     feature_id: FeatureId = Field(examples=[_ID])
     resource_claims: Claims = Field(examples=[["src/search/**"], ["api:GET /v1/users", "db:schema:users"]])
-    title: str | None = Field(None, examples=["Search"])
-    branch_name: str | None = None
-    merge_priority: int = Field(USUAL_PRIORITY, ge=-1000, le=1000)
-    metadata: dict[str, Any] = Field(default_factory=dict)
+    title: str | None = Field(None, description="A short title.", examples=["Search"])
+    branch_name: str | None = Field(None, description="The branch of the feature.")
+    merge_priority: int = Field(USUAL_PRIORITY, ge=-1000, le=1000, description="Priority for ordering merges.")
+    metadata: dict[str, Any] = Field(default_factory=dict, description="Further data: a JSON object.")
     session_id: Caller = None
 
 
@@ -38,7 +38,9 @@ class Deregistration(Acting):
     """How a feature ends."""
 
     feature_id: FeatureId = Field(examples=[_ID])
-    status: FeatureStatus = Field(FeatureStatus.COMPLETED, examples=["completed"])
+    status: FeatureStatus = Field(
+        FeatureStatus.COMPLETED, description="Whether it was completed or abandoned.", examples=["completed"]
+    )
     session_id: Caller = None
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any
 
-from corral.client.connection import segment
 from corral.core.visible import one_line
+from corral.faces.cli.asking import Field, Request
 from corral.faces.cli.parsing import Exit, Group, Option
-from corral.faces.cli.terminal.options import argument, client, json_object, json_of, option, session_id, to_lock_keys
-from corral.faces.cli.terminal.output import echo, emit, report
+from corral.faces.cli.terminal.options import argument, to_lock_keys
+from corral.faces.cli.terminal.output import echo, printed, report
 from corral.faces.cli.terminal.tables import Column, table
 
 app = Group("Features: lines of work, their claims and conflicts.")
@@ -18,59 +18,42 @@ _SHOWN = (
     "feature_id", "title", "status", "registered_by", "branch_name", "merge_priority", "registered_at", "completed_at",
 )  # fmt: skip
 FeatureId = Annotated[str, argument("The feature's name, such as FEAT-123.", "ID", of="feature")]
-CLAIM_HELP = "A path, a glob, or a logical key such as 'api:GET /v1/users'; repeatable."
 
 
-@app.command()
-def register(
-    feature_id: FeatureId,
-    claim: Annotated[list[str], option("--claim", CLAIM_HELP, "KEY")],
-    title: Annotated[str | None, option("--title", "A short title.", "TEXT")] = None,
-    branch: Annotated[str | None, option("--branch", "The branch of the feature.", "NAME", of="branch")] = None,
-    priority: Annotated[
-        int | None,
-        Option("--priority", help="Priority for ordering merges (default: 5).", min=-1000, max=1000),
-    ] = None,
-    metadata: Annotated[str | None, option("--metadata", "Further data: a JSON object.", "JSON")] = None,
-    as_json: Annotated[bool, json_of("coordination.features.api.Registered")] = False,
-) -> None:
+@app.ask(
+    "POST /features",
+    Field("feature_id", "ID", of="feature"),
+    Field("resource_claims", "--claim", "KEY", read=to_lock_keys),
+    Field("title", "--title", "TEXT"),
+    Field("branch_name", "--branch", "NAME", of="branch"),
+    Field("merge_priority", "--priority"),
+    Field("metadata", "--metadata", "JSON"),
+    by="session_id",
+)
+def register(request: Request) -> None:
     """Register a feature, or replace the claims of an active one."""
-    body = {
-        "feature_id": feature_id,
-        "resource_claims": to_lock_keys(claim),
-        "title": title,
-        "branch_name": branch,
-        "metadata": json_object("--metadata", metadata) or {},
-        "session_id": session_id(),
-        **({"merge_priority": priority} if priority is not None else {}),
-    }
-    answer = client().request("POST", "/features", body)
-    report(
-        answer,
-        one_line(f"{answer['feature_id']}: {answer['action']}, {', '.join(answer['resource_claims'])}"),
-        as_json=as_json,
-    )
+    answer = request.send()
+    report(answer, one_line(f"{answer['feature_id']}: {answer['action']}, {', '.join(answer['resource_claims'])}"))
 
 
-@app.command("list")
-def listing(as_json: Annotated[bool, json_of("coordination.features.api.Feature[]")] = False) -> None:
+@app.ask("GET /features", name="list")
+def listing(request: Request) -> None:
     """List the active features."""
-    rows = client().listing("/features")
+    rows = request.listing()
     columns: list[Column] = [
         ("FEATURE", "feature_id", 32),
         ("TITLE", "title", 40),
         ("BY", "registered_by", 24),
         ("CLAIMS", lambda row: ", ".join(row["resource_claims"]), 80),
     ]
-    table(rows, columns, empty="No feature is registered.", as_json=as_json)
+    table(rows, columns, empty="No feature is registered.")
 
 
-@app.command()
-def show(feature_id: FeatureId, as_json: Annotated[bool, json_of("coordination.features.api.Feature")] = False) -> None:
+@app.ask("GET /features/{feature_id}")
+def show(request: Request, feature_id: FeatureId) -> None:
     """Show one feature, active or ended."""
-    row = client().request("GET", f"/features/{segment(feature_id)}")
-    if as_json:
-        emit(row)
+    row = request.send(feature_id=feature_id)
+    if printed(row):
         return
     for name in _SHOWN:
         if row[name] is not None:
@@ -81,19 +64,15 @@ def show(feature_id: FeatureId, as_json: Annotated[bool, json_of("coordination.f
         echo(f"claims: {one_line(claim)}")
 
 
-@app.command()
-def analyze(
-    feature_id: Annotated[str | None, argument("A registered feature.", "ID", show_default=False, of="feature")] = None,
-    claim: Annotated[list[str] | None, option("--claim", CLAIM_HELP, "KEY")] = None,
-    as_json: Annotated[bool, json_of("coordination.features.api.Judgement")] = False,
-) -> None:
+@app.ask(
+    "POST /features/analyze",
+    Field("feature_id", "ID", of="feature"),
+    Field("claims", "--claim", "KEY", read=to_lock_keys),
+)
+def analyze(request: Request) -> None:
     """Check claims against active features; exits with 4 if they must run one after the other."""
-    answer = client().request(
-        "POST", "/features/analyze", {"feature_id": feature_id, "claims": to_lock_keys(claim) if claim else None}
-    )
-    if as_json:
-        emit(answer)
-    else:
+    answer = request.send()
+    if not printed(answer):
         _explain(answer)
     if answer["feasibility"] == "SEQUENTIAL":
         raise Exit(SEQUENTIAL)
@@ -112,14 +91,12 @@ def _explain(answer: dict[str, Any]) -> None:
         echo(f"  and {answer['left_out']} more features")
 
 
-@app.command()
+@app.ask("POST /features/deregister", Field("feature_id", "ID", of="feature"), "cancelled", by="session_id")
 def deregister(
-    feature_id: FeatureId,
+    request: Request,
     cancelled: Annotated[bool, Option("--cancelled", help="The feature was abandoned, not completed.")] = False,
-    as_json: Annotated[bool, json_of("coordination.features.api.Deregistered")] = False,
 ) -> None:
     """End a feature: its claims no longer count."""
-    status = "cancelled" if cancelled else "completed"
-    body = {"feature_id": feature_id, "status": status, "session_id": session_id()}
-    answer = client().request("POST", "/features/deregister", body)
-    report(answer, one_line(f"{answer['feature_id']}: {answer['status']}"), as_json=as_json)
+    request["status"] = "cancelled" if cancelled else "completed"
+    answer = request.send()
+    report(answer, one_line(f"{answer['feature_id']}: {answer['status']}"))

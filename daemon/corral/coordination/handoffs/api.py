@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from pydantic import Field
 from typing_extensions import NotRequired, TypedDict
 
 from corral.coordination.sessions.api import Acting
 from corral.core.answers import Instant
 
-Items = Annotated[list[str] | str | None, Field(description="Items, or text with one on each line.")]
+Items = list[str] | str | None
 
 
 class NewHandoff(Acting):
-    """A note that one session leaves for the next; ``session_id`` is its author (default: the person)."""
+    """A note that one session leaves for the next. A list may also be a text with an item on each line."""
 
-    summary: str = Field(examples=["The login works; the password reset is half done."])
-    completed_work: Items = None
-    in_progress: Items = None
-    decisions: Items = None
-    next_steps: Items = Field(None, examples=[["Mail the token"]])
-    relevant_files: Items = None
-    session_id: str | None = Field(None, max_length=128)
+    summary: str = Field(
+        description="State of the work.", examples=["The login works; the password reset is half done."]
+    )
+    completed_work: Items = Field(None, description="Completed work.")
+    in_progress: Items = Field(None, description="Work in progress.")
+    decisions: Items = Field(None, description="A decision and its reason.")
+    next_steps: Items = Field(None, description="The next step.", examples=[["Mail the token"]])
+    relevant_files: Items = Field(None, description="A relevant file.")
+    session_id: str | None = Field(None, max_length=128, description="Its author; none: the person.")
 
 
 class Handoff(TypedDict):

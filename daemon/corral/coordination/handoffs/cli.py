@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any
+from typing import Annotated
 
-from corral.client.connection import segment
 from corral.core.visible import one_line
-from corral.faces.cli.parsing import Group, Option
-from corral.faces.cli.terminal.options import argument, client, json_of, option, session_id
-from corral.faces.cli.terminal.output import echo, emit, fact, moment, paint, report
+from corral.faces.cli.asking import Field, Request
+from corral.faces.cli.parsing import Group
+from corral.faces.cli.terminal.options import argument
+from corral.faces.cli.terminal.output import echo, fact, moment, paint, printed, report
 from corral.faces.cli.terminal.tables import Column, table
 
 app = Group("Handoffs: notes that a session leaves for the next one.")
@@ -22,18 +22,16 @@ _PARTS = (
 )
 
 
-def _items(what: str) -> Any:
-    return Option(help=f"{what}; repeatable.", metavar="TEXT")
-
-
-@app.command("list")
-def listing(
-    agent: Annotated[str | None, option("--agent", "Only handoffs of this agent.", "NAME", of="session")] = None,
-    limit: Annotated[int, Option("--limit", help="Maximum number of rows.", min=1, max=100)] = 20,
-    as_json: Annotated[bool, json_of("coordination.handoffs.api.Handoff[]")] = False,
-) -> None:
+@app.ask(
+    "GET /handoffs",
+    Field("agent_name", "--agent", "NAME", of="session"),
+    Field("limit", "--limit"),
+    name="list",
+    prints="coordination.handoffs.api.Handoff[]",
+)
+def listing(request: Request) -> None:
     """List handoffs, newest first."""
-    rows = client().request("GET", "/handoffs", query={"agent_name": agent, "limit": limit})["handoffs"]
+    rows = request.send()["handoffs"]
     columns: list[Column] = [
         ("ID", lambda row: row["handoff_id"][:8], 8),
         ("WHEN (UTC)", lambda row: moment(row["created_at"]), 19),
@@ -42,18 +40,17 @@ def listing(
         ("SUMMARY", "summary", 80),
     ]
     empty = "No handoffs. Corral writes one when a session that changed something ends."
-    table(rows, columns, empty=empty, as_json=as_json)
+    table(rows, columns, empty=empty)
 
 
-@app.command()
+@app.ask("GET /handoffs/{handoff_id}")
 def show(
+    request: Request,
     handoff_id: Annotated[str, argument("A handoff's id, or its first characters.", "ID", of="handoff")],
-    as_json: Annotated[bool, json_of("coordination.handoffs.api.Handoff")] = False,
 ) -> None:
     """Show a handoff."""
-    row = client().request("GET", f"/handoffs/{segment(handoff_id)}")
-    if as_json:
-        emit(row)
+    row = request.send(handoff_id=handoff_id)
+    if printed(row):
         return
     by = ", written by Corral when the session ended" if row["automatic"] else ""
     echo(f"{paint(one_line(row['agent_name']), 'bold')}  {moment(row['created_at'])} UTC{by}")
@@ -66,25 +63,19 @@ def show(
             echo(f"  {label:<8} {one_line(item)}")
 
 
-@app.command()
+@app.ask(
+    "POST /handoffs",
+    Field("completed_work", "--done", "TEXT"),
+    Field("in_progress", "--doing", "TEXT"),
+    Field("decisions", "--decided", "TEXT"),
+    Field("next_steps", "--next", "TEXT"),
+    Field("relevant_files", "--file", "TEXT"),
+    by="session_id",
+)
 def write(
-    summary: Annotated[str, argument("State of the work; '-' reads it from standard input.", "TEXT")],
-    done: Annotated[list[str] | None, _items("Completed work")] = None,
-    doing: Annotated[list[str] | None, _items("Work in progress")] = None,
-    decided: Annotated[list[str] | None, _items("A decision and its reason")] = None,
-    next_step: Annotated[list[str] | None, Option("--next", help="The next step; repeatable.")] = None,
-    file: Annotated[list[str] | None, _items("A relevant file")] = None,
-    as_json: Annotated[bool, json_of("coordination.handoffs.api.Written")] = False,
+    request: Request, summary: Annotated[str, argument("State of the work; '-' reads it from standard input.", "TEXT")]
 ) -> None:
     """Write a handoff for the next session."""
-    body = {
-        "summary": sys.stdin.read() if summary == "-" else summary,
-        "completed_work": done,
-        "in_progress": doing,
-        "decisions": decided,
-        "next_steps": next_step,
-        "relevant_files": file,
-        "session_id": session_id(),
-    }
-    answer = client().request("POST", "/handoffs", body)
-    report(answer, f"{answer['handoff_id']}  written", as_json=as_json)
+    request["summary"] = sys.stdin.read() if summary == "-" else summary
+    answer = request.send()
+    report(answer, f"{answer['handoff_id']}  written")

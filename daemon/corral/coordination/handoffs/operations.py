@@ -22,8 +22,8 @@ router = Routes("handoffs", "/handoffs", callers=EVERYONE)
 @router.get("", answer=Handoffs)
 async def listing(
     services: Services,
-    agent_name: Annotated[str | None, Field(max_length=128)] = None,
-    limit: Annotated[int, Field(ge=1, le=handoffs.MAX_SHOWN)] = 20,
+    agent_name: Annotated[str | None, Field(max_length=128, description="Only handoffs of this agent.")] = None,
+    limit: Annotated[int, Field(ge=1, le=handoffs.MAX_SHOWN, description="Maximum number of rows.")] = 20,
 ) -> Response:
     """The newest handoffs, of one agent or of everybody; of long ones as many as fit."""
     recent = await services.store.read(lambda conn: page(handoffs.recent(conn, agent_name, limit)))

@@ -25,7 +25,10 @@ class Keys(Acting):
     """Paths, globs and logical keys."""
 
     paths: list[str] = Field(
-        default_factory=list, max_length=MAX_KEYS, examples=[["src/api/**", "api:GET /v1/users", "db:schema:users"]]
+        default_factory=list,
+        max_length=MAX_KEYS,
+        description="Paths, globs, or logical keys such as 'api:GET /v1/users'.",
+        examples=[["src/api/**", "api:GET /v1/users", "db:schema:users"]],
     )
     file_path: str | None = Field(None, description="One more of them.")
     file_paths: list[str] = Field(default_factory=list, max_length=MAX_KEYS, description="Another word for `paths`.")
@@ -39,20 +42,17 @@ class Keys(Acting):
 
 
 class Acquisition(Keys):
-    """What to reserve, all or none; ``ttl_s``: seconds until it expires, 1 to 30 days' worth.
+    """What to reserve, all or none."""
 
-    ``wait_s``: wait for all of it, in turn; ``each``: take what is free and tell about the rest.
-    """
-
-    ttl_s: float | None = None
-    exclusive: bool = True
-    reason: str | None = Field(None, max_length=2000)
-    wait_s: float = Field(0.0, ge=0, le=MAX_WAIT_S)
-    each: bool = False
+    ttl_s: float | None = Field(None, description="Lifetime of the lock, 1 s to 30 days (default: locks.ttl_s).")
+    exclusive: bool = Field(True, description="Whether others are kept from it; else they may share it.")
+    reason: str | None = Field(None, max_length=2000, description="Reason, shown to others.")
+    wait_s: float = Field(0.0, ge=0, le=MAX_WAIT_S, description="Wait in the queue at most this long for all paths.")
+    each: bool = Field(False, description="Lock the free paths and list the rest.")
 
 
 class Commit(Acting):
-    """The files of a commit that is about to be made in a checkout; ``session_id``: who makes it, else the person.
+    """The files of a commit that is about to be made in a checkout.
 
     It is answered also to a caller who may not act for that session, as for their own: a guard without an answer lets all pass.
     """
@@ -60,36 +60,35 @@ class Commit(Acting):
     ONLY_ASKS: ClassVar[bool] = True
     checkout: str = Field(min_length=1, max_length=4096, description="The top folder of the checkout.")
     paths: list[str] = Field(max_length=MOST_COMMITTED, description="Relative to it.")
-    session_id: str | None = Field(None, max_length=128)
+    session_id: str | None = _SESSION
 
 
 class Named(Keys):
     """Locks by what they are on, or by their ids."""
 
-    lock_ids: list[str] = Field(default_factory=list, max_length=MAX_KEYS)
+    lock_ids: list[str] = Field(default_factory=list, max_length=MAX_KEYS, description="Their ids.")
 
 
 class Release(Named):
-    """What to give up; ``caller``: the session that asks, where it is not the one whose locks they are."""
+    """What to give up."""
 
-    caller: str | None = Field(None, max_length=128)
+    caller: str | None = Field(
+        None, max_length=128, description="The session that asks, where it is not the one whose locks they are."
+    )
 
 
 class Renewal(Named):
     """The locks to extend, all or none; nothing named: all that the session has reserved."""
 
-    extend_s: float = EXTEND_S
+    extend_s: float = Field(EXTEND_S, description="Time to add.")
 
 
 class Force(Named):
-    """What to take from a holder who is gone; ``note`` says why, ``notify`` whether they are told.
+    """What to take from a holder who is gone."""
 
-    ``certain``: a person takes it from an active holder, too.
-    """
-
-    note: str = Field("", max_length=2000)
-    notify: bool = True
-    certain: bool = False
+    note: str = Field("", max_length=2000, description="Message for the former holder.")
+    notify: bool = Field(default=True, description="Whether the former holder is told.")
+    certain: bool = Field(False, description="Also release locks of a live session; only for a person.")
 
     @property
     def is_for_a_person(self) -> bool:

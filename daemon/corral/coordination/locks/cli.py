@@ -6,24 +6,25 @@ from typing import Annotated, Any
 
 from corral.core.errors import InvalidInput
 from corral.core.visible import one_line
+from corral.faces.cli.asking import Field, Request
 from corral.faces.cli.parsing import Exit, Group, Option
-from corral.faces.cli.terminal.options import argument, client, json_of, option, session_id, to_lock_keys
-from corral.faces.cli.terminal.output import echo, emit, moment, report
+from corral.faces.cli.terminal.options import to_lock_keys
+from corral.faces.cli.terminal.output import echo, moment, printed, report
 from corral.faces.cli.terminal.progress import progress
 from corral.faces.cli.terminal.tables import Column, table
 
 app = Group("Locks: who holds which files.")
-Paths = Annotated[list[str], argument("Paths, globs, or logical keys such as 'api:GET /v1/users'.", "PATH", of="path")]
+_PATHS = Field("paths", "PATH", of="path", read=to_lock_keys, required=True)
+_OWN = Field("paths", "PATH", of="lock", read=to_lock_keys)
 HELD = 4
 ANSWER_S = 30.0
 """Time for an answer beyond the requested wait, seconds."""
-EXTEND_S = 1800.0
 
 
-@app.command("list")
-def listing(as_json: Annotated[bool, json_of("coordination.locks.api.Lock[]")] = False) -> None:
+@app.ask("GET /locks", name="list")
+def listing(request: Request) -> None:
     """List all locks."""
-    rows = client().listing("/locks")
+    rows = request.listing()
     columns: list[Column] = [
         ("PATH", "file_path", 60),
         ("HELD BY", "locked_by", 24),
@@ -31,7 +32,7 @@ def listing(as_json: Annotated[bool, json_of("coordination.locks.api.Lock[]")] =
         ("UNTIL (UTC)", _until, 19),
         ("REASON", "reason", 40),
     ]
-    table(rows, columns, empty="No locks.", as_json=as_json)
+    table(rows, columns, empty="No locks.")
 
 
 def _kind(row: dict[str, Any]) -> str:
@@ -42,13 +43,11 @@ def _until(row: dict[str, Any]) -> str:
     return moment(str(row["expires_at"]))
 
 
-@app.command()
-def check(paths: Paths, as_json: Annotated[bool, json_of("coordination.locks.api.Checked[]")] = False) -> None:
+@app.ask("POST /locks/check", _PATHS, by="session_id")
+def check(request: Request) -> None:
     """Show who holds paths; exits with 4 if another session holds one."""
-    rows = client().request("POST", "/locks/check", {"paths": to_lock_keys(paths), "session_id": session_id()})
-    if as_json:
-        emit(rows)
-    else:
+    rows = request.send()
+    if not printed(rows):
         for row in rows:
             for conflict in row["conflicts"]:
                 why = f" ({conflict['reason']})" if conflict["reason"] else ""
@@ -59,33 +58,22 @@ def check(paths: Paths, as_json: Annotated[bool, json_of("coordination.locks.api
         raise Exit(HELD)
 
 
-@app.command()
-def acquire(
-    paths: Paths,
-    ttl: Annotated[float | None, option("--ttl", "Lifetime of the lock (default: locks.ttl_s).", "SECONDS")] = None,
-    shared: Annotated[bool, Option("--shared", help="Let other sessions share the lock.")] = False,
-    reason: Annotated[str | None, option("--reason", "Reason, shown to others.", "TEXT")] = None,
-    wait: Annotated[
-        float, option("--wait", "Wait in the queue at most this long for all paths.", "SECONDS", min=0)
-    ] = 0.0,
-    each: Annotated[bool, Option("--each", help="Lock the free paths and list the rest.")] = False,
-    as_json: Annotated[bool, json_of("coordination.locks.api.Acquired")] = False,
-) -> None:
+@app.ask(
+    "POST /locks/acquire",
+    _PATHS,
+    Field("ttl_s", "--ttl", "SECONDS"),
+    Field("exclusive", "--shared", off="Let other sessions share the lock."),
+    Field("reason", "--reason", "TEXT"),
+    Field("wait_s", "--wait", "SECONDS"),
+    Field("each", "--each"),
+    by="session_id",
+)
+def acquire(request: Request) -> None:
     """Lock paths, all or none, for this session or for you; exits with 4 if another session holds one."""
-    body = {
-        "paths": to_lock_keys(paths),
-        "ttl_s": ttl,
-        "exclusive": not shared,
-        "reason": reason,
-        "session_id": session_id(),
-        **({"wait_s": wait} if wait else {}),
-        **({"each": True} if each else {}),
-    }
-    with progress("waiting in the queue for the lock" if wait else None):
-        answer = client().request("POST", "/locks/acquire", body, timeout_s=ANSWER_S + wait)
-    if as_json:
-        emit(answer)
-    else:
+    wait_s = request["wait_s"]
+    with progress("waiting in the queue for the lock" if wait_s else None):
+        answer = request.send(timeout_s=ANSWER_S + wait_s)
+    if not printed(answer):
         for row in answer["locks"]:
             echo(one_line(f"{row['file_path']}: locked by {row['locked_by']} until {_until(row)} UTC"))
         for conflict in answer.get("conflicts", ()):
@@ -94,17 +82,12 @@ def acquire(
         raise Exit(HELD)
 
 
-@app.command()
-def renew(
-    paths: Annotated[list[str] | None, argument("Paths to renew.", "PATH", of="lock")] = None,
-    everything: Annotated[bool, Option("--all", help="Renew all your locks.")] = False,
-    extend: Annotated[float, option("--extend", "Time to add.", "SECONDS")] = EXTEND_S,
-    as_json: Annotated[bool, json_of("coordination.locks.api.Renewed")] = False,
-) -> None:
+@app.ask("POST /locks/renew", _OWN, Field("extend_s", "--extend", "SECONDS"), by="session_id")
+def renew(request: Request, everything: Annotated[bool, Option("--all", help="Renew all your locks.")] = False) -> None:
     """Extend your own locks, all or none."""
-    answer = client().request("POST", "/locks/renew", {**_named(paths, everything), "extend_s": extend})
-    if as_json:
-        emit(answer)
+    _require_names(request, everything)
+    answer = request.send()
+    if printed(answer):
         return
     for row in answer["locks"]:
         echo(one_line(f"{row['file_path']}: locked until {_until(row)} UTC"))
@@ -112,18 +95,18 @@ def renew(
         echo("You hold no locks.")
 
 
-@app.command("force-release")
-def force_release(
-    paths: Paths,
-    note: Annotated[str, option("--note", "Message for the former holder.", "TEXT")] = "",
-    yes: Annotated[bool, Option("--yes", help="Also release locks of a live session.")] = False,
-    as_json: Annotated[bool, json_of("coordination.locks.api.Forced")] = False,
-) -> None:
+@app.ask(
+    "POST /locks/force-release",
+    _PATHS,
+    Field("note", "--note", "TEXT"),
+    Field("certain", "--yes"),
+    by="session_id",
+    name="force-release",
+)
+def force_release(request: Request) -> None:
     """Release locks of a dead session; refused while its session is alive."""
-    body = {"paths": to_lock_keys(paths), "note": note, "session_id": session_id(), "certain": yes}
-    answer = client().request("POST", "/locks/force-release", body, timeout_s=ANSWER_S * 4)
-    if as_json:
-        emit(answer)
+    answer = request.send(timeout_s=ANSWER_S * 4)
+    if printed(answer):
         return
     for row in answer["released"]:
         why = "; ".join(row["stale_reasons"])
@@ -132,20 +115,18 @@ def force_release(
         echo("Nobody else holds a lock on these paths.")
 
 
-@app.command()
+@app.ask("POST /locks/release", _OWN, by="session_id")
 def release(
-    paths: Annotated[list[str] | None, argument("Paths to release.", "PATH", of="lock")] = None,
-    everything: Annotated[bool, Option("--all", help="Release all locks of this session.")] = False,
-    as_json: Annotated[bool, json_of("coordination.locks.api.Released")] = False,
+    request: Request, everything: Annotated[bool, Option("--all", help="Release all locks of this session.")] = False
 ) -> None:
     """Release your own locks."""
-    answer = client().request("POST", "/locks/release", _named(paths, everything))
+    _require_names(request, everything)
+    answer = request.send()
     released = ", ".join(answer["released"])
-    report(answer, f"released: {released}" if released else "You hold no lock on these paths.", as_json=as_json)
+    report(answer, f"released: {released}" if released else "You hold no lock on these paths.")
 
 
-def _named(paths: list[str] | None, everything: bool) -> dict[str, Any]:
-    """The caller's own locks that a request is about; no paths: all of them."""
-    if bool(paths) == everything:
+def _require_names(request: Request, everything: bool) -> None:
+    """Refuse a request that names locks and all of them, or neither."""
+    if bool(request["paths"]) == everything:
         raise InvalidInput("No locks named.", remedy="Name paths, or use --all, but not both.")
-    return {"paths": to_lock_keys(paths or []), "session_id": session_id()}

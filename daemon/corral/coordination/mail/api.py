@@ -20,25 +20,36 @@ MAX_RECIPIENTS = 1000
 
 
 class Answering(Caller):
-    """An answer to a message; without recipients it goes to the sender."""
+    """An answer to a message."""
 
-    body: str = Field(examples=["Yes, it is yours in a minute."])
-    to: list[str] = Field(default_factory=list, max_length=MAX_RECIPIENTS)
-    cc: list[str] = Field(default_factory=list, max_length=MAX_RECIPIENTS)
-    bcc: list[str] = Field(default_factory=list, max_length=MAX_RECIPIENTS)
-    attachments: list[str] = Field(default_factory=list, max_length=100)
-    idempotency_key: str | None = Field(None, max_length=128)
+    body: str = Field(description="The text.", examples=["Yes, it is yours in a minute."])
+    to: list[str] = Field(
+        default_factory=list, max_length=MAX_RECIPIENTS, description="Send to this recipient instead of the sender."
+    )
+    cc: list[str] = Field(default_factory=list, max_length=MAX_RECIPIENTS, description="Add a recipient in copy.")
+    bcc: list[str] = Field(default_factory=list, max_length=MAX_RECIPIENTS, description="Add a blind-copy recipient.")
+    attachments: list[str] = Field(default_factory=list, max_length=100, description="A path in the repository.")
+    idempotency_key: str | None = Field(
+        None, max_length=128, description="Idempotency key: the message is sent once per key."
+    )
 
 
 class Sending(Answering):
-    """A message: to agents by name, to roles of the team, or to ``all``."""
+    """A message."""
 
-    body: str = Field(examples=["I need it for ten minutes."])
-    to: list[str] = Field(default_factory=list, max_length=MAX_RECIPIENTS, examples=[["GreenLake"]])
-    subject: str = Field(examples=["May I have src/a.py?"])
-    importance: Importance = Importance.NORMAL
-    ack_required: bool = False
-    thread_id: str | None = Field(None, max_length=128)
+    body: str = Field(description="The text.", examples=["I need it for ten minutes."])
+    to: list[str] = Field(
+        default_factory=list,
+        max_length=MAX_RECIPIENTS,
+        description="Recipients: agents by name, roles of the team, or `all`.",
+        examples=[["GreenLake"]],
+    )
+    subject: str = Field(description="Subject.", examples=["May I have src/a.py?"])
+    importance: Importance = Field(
+        default=Importance.NORMAL, description="Importance; an urgent one holds the reader's next Stop once."
+    )
+    ack_required: bool = Field(default=False, description="Request an acknowledgement.")
+    thread_id: str | None = Field(None, max_length=128, description="Thread of the message.")
 
 
 class Inbox(Acting):
@@ -48,19 +59,17 @@ class Inbox(Acting):
     agent: str | None = Field(
         None,
         max_length=128,
-        description="Whose inbox, by name; without blind copies. For the agent itself and a person.",
+        description="Agent whose mail to show, without blind copies; for itself and a person (default: the caller).",
     )
-    everyone: bool = Field(False, description="The mail of the whole project.")
-    urgent_only: bool = False
-    unread_only: bool = False
-    ack_overdue_only: bool = Field(
-        False, description="Only what asks for an acknowledgement and got none in half an hour."
-    )
-    since_ts: str | None = Field(None, max_length=64)
+    everyone: bool = Field(False, description="Show the mail of the whole project.")
+    urgent_only: bool = Field(False, description="Only high and urgent messages.")
+    unread_only: bool = Field(False, description="Only unread messages.")
+    ack_overdue_only: bool = Field(False, description="Only messages whose acknowledgement is over 30 minutes late.")
+    since_ts: str | None = Field(None, max_length=64, description="Only messages after this instant.")
     after: int | None = Field(None, ge=0, description="Only messages with a higher number.")
     before: int | None = Field(None, ge=0, le=2**53, description="Only messages with a lower number.")
     before_to: str = Field(LAST, max_length=128, description="Of `before` itself, only recipients behind this name.")
-    limit: int = Field(20, ge=1, le=MOST_AT_ONCE)
+    limit: int = Field(20, ge=1, le=MOST_AT_ONCE, description="Maximum number of messages.")
     wait_s: float = Field(0, ge=0, le=25, description="Wait so long for the first one.")
 
 

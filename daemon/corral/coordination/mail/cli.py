@@ -10,9 +10,10 @@ from corral.client.connection import Client, segment
 from corral.core.errors import InvalidInput
 from corral.core.states import Importance, MailWay
 from corral.core.visible import one_line, visible
+from corral.faces.cli.asking import Field, Request
 from corral.faces.cli.parsing import Group, Option
-from corral.faces.cli.terminal.options import argument, client, json_of, option, session_id
-from corral.faces.cli.terminal.output import echo, emit, moment, paint, report, state
+from corral.faces.cli.terminal.options import argument, client
+from corral.faces.cli.terminal.output import echo, moment, paint, printed, report, state
 from corral.faces.cli.terminal.tables import Column, table
 
 app = Group("Mail between sessions, and with you.")
@@ -21,73 +22,38 @@ ROUND_S = 20.0
 Row = dict[str, Any]
 Message = Annotated[str, argument("A message number or id.", "MESSAGE", of="message")]
 Body = Annotated[str | None, argument("The text; `-` or nothing reads it from stdin.", "TEXT")]
-Cc = Annotated[list[str] | None, option("--cc", "Add a recipient in copy; repeatable.", "AGENT")]
-Bcc = Annotated[list[str] | None, option("--bcc", "Add a blind-copy recipient; repeatable.", "AGENT")]
-Attach = Annotated[list[str] | None, option("--attach", "A path in the repository; repeatable.", "PATH")]
-Key = Annotated[
-    str | None,
-    option("--idempotency-key", "Idempotency key: the message is sent once per key.", "KEY"),
-]
+_COPIES = (Field("cc", "--cc", "AGENT"), Field("bcc", "--bcc", "AGENT"))
+_REST = (Field("attachments", "--attach", "PATH"), Field("idempotency_key", "--idempotency-key", "KEY"))
 
 
-@app.command()
+@app.ask(
+    "POST /messages",
+    "to",
+    Field("subject", "SUBJECT"),
+    "text",
+    *_COPIES,
+    Field("importance", "--importance", "HOW"),
+    Field("ack_required", "--ack"),
+    Field("thread_id", "--thread", "ID", of="thread"),
+    *_REST,
+    by="session_id",
+)
 def send(
+    request: Request,
     to: Annotated[str, argument("Recipients: agents, roles or `all`, separated by commas.", "AGENT", of="recipient")],
-    subject: Annotated[str, argument("Subject.", "SUBJECT")],
     text: Body = None,
-    cc: Cc = None,
-    bcc: Bcc = None,
-    importance: Annotated[
-        Importance,
-        option("--importance", "Importance: low, normal, high or urgent (holds the reader's next Stop once).", "HOW"),
-    ] = Importance.NORMAL,
-    acknowledge: Annotated[bool, Option("--ack", help="Request an acknowledgement.")] = False,
-    thread: Annotated[str | None, option("--thread", "Thread of the message.", "ID", of="thread")] = None,
-    attach: Attach = None,
-    key: Key = None,
-    as_json: Annotated[bool, json_of("coordination.mail.api.Sent")] = False,
 ) -> None:
     """Send a message. A session reads it at its next step."""
-    names = [name.strip() for name in to.split(",") if name.strip()]
-    how = {"subject": subject, "importance": importance.value, "ack_required": acknowledge, "thread_id": thread}
-    _send("/messages", {**_letter(names, text, cc, bcc, attach, key), **how}, as_json)
+    request["to"] = [name.strip() for name in to.split(",") if name.strip()]
+    _send(request, text)
 
 
-@app.command()
-def reply(
-    message: Message,
-    text: Body = None,
-    to: Annotated[
-        list[str] | None,
-        option("--to", "Send to this recipient instead of the sender; repeatable.", "AGENT", of="recipient"),
-    ] = None,
-    cc: Cc = None,
-    bcc: Bcc = None,
-    attach: Attach = None,
-    key: Key = None,
-    as_json: Annotated[bool, json_of("coordination.mail.api.Sent")] = False,
-) -> None:
+@app.ask(
+    "POST /messages/{message_id}/reply", Field("to", "--to", "AGENT", of="recipient"), *_COPIES, *_REST, by="session_id"
+)
+def reply(request: Request, message: Message, text: Body = None) -> None:
     """Reply to a message, in its thread."""
-    _send(f"/messages/{segment(message)}/reply", _letter(to or [], text, cc, bcc, attach, key), as_json)
-
-
-def _letter(
-    to: list[str],
-    text: str | None,
-    cc: list[str] | None,
-    bcc: list[str] | None,
-    attach: list[str] | None,
-    key: str | None,
-) -> dict[str, Any]:
-    return {
-        "session_id": session_id(),
-        "to": to,
-        "cc": cc or [],
-        "bcc": bcc or [],
-        "body": _read_body(text),
-        "attachments": attach or [],
-        "idempotency_key": key or str(uuid.uuid4()),  # the client repeats the call when an answer is lost
-    }
+    _send(request, text, message_id=message)
 
 
 def _read_body(text: str | None) -> str:
@@ -98,10 +64,12 @@ def _read_body(text: str | None) -> str:
     return sys.stdin.read()
 
 
-def _send(path: str, letter: dict[str, Any], as_json: bool) -> None:
-    answer = client().request("POST", path, letter)
-    if as_json:
-        emit(answer)
+def _send(letter: Request, text: str | None, **in_path: Any) -> None:
+    letter["body"] = _read_body(text)
+    # The client repeats the call when an answer is lost.
+    letter["idempotency_key"] = letter["idempotency_key"] or str(uuid.uuid4())
+    answer = letter.send(**in_path)
+    if printed(answer):
         return
     names = ", ".join(recipient["name"] for recipient in answer["recipients"])
     echo(f"sent {answer['id']} to {one_line(names)}")
@@ -109,42 +77,32 @@ def _send(path: str, letter: dict[str, Any], as_json: bool) -> None:
         echo(f"offline, delivered when they return: {one_line(', '.join(answer['bounced']))}")
 
 
-@app.command()
+@app.ask(
+    "GET /messages",
+    Field("agent", "--agent", "AGENT", of="session"),
+    Field("everyone", "--all"),
+    Field("urgent_only", "--urgent"),
+    Field("unread_only", "--unread"),
+    Field("ack_overdue_only", "--overdue"),
+    Field("since_ts", "--since", "TIME"),
+    Field("limit", "--limit", "N"),
+    "follow",
+    by="session_id",
+)
 def inbox(
-    agent: Annotated[
-        str | None, option("--agent", "Agent whose mail to show (default: you).", "AGENT", of="session")
-    ] = None,
-    everyone: Annotated[bool, Option("--all", help="Show the mail of the whole project.")] = False,
-    urgent: Annotated[bool, Option("--urgent", help="Only high and urgent messages.")] = False,
-    unread: Annotated[bool, Option("--unread", help="Only unread messages.")] = False,
-    overdue: Annotated[
-        bool, Option("--overdue", help="Only messages whose acknowledgement is over 30 minutes late.")
-    ] = False,
-    since: Annotated[str | None, option("--since", "Only messages after this instant.", "TIME")] = None,
-    limit: Annotated[int, option("--limit", "Maximum number of messages.", "N", min=1, max=1000)] = 20,
+    request: Request,
     follow: Annotated[bool, Option("--follow", "-f", help="Print new messages until interrupted.")] = False,
-    as_json: Annotated[bool, json_of("coordination.mail.api.InboxMessage[]")] = False,
 ) -> None:
     """Show an inbox, newest first. With --follow: oldest first, then new messages as they arrive."""
-    query = {
-        "session_id": session_id(),
-        "agent": agent,
-        "everyone": everyone or None,
-        "urgent_only": urgent or None,
-        "unread_only": unread or None,
-        "ack_overdue_only": overdue or None,
-        "since_ts": since,
-        "limit": limit,
-    }
-    speaker = client()
+    speaker, query = client(), {**request, "limit": request["limit"]}
     rows = _mail(speaker, query)
     if follow:
-        _follow(speaker, query, rows, as_json)
+        _follow(speaker, query, rows)
     columns: list[Column] = [
         ("ID", "id", 8), ("SENT (UTC)", _instant, 19), ("FROM", "from", 24), ("TO", "to", 24),
         ("HOW", "importance", 8), ("STATE", "state", 12), ("SUBJECT", "subject", 60),
     ]  # fmt: skip
-    table(rows, columns, empty="No mail.", as_json=as_json)
+    table(rows, columns, empty="No mail.")
 
 
 def _mail(speaker: Client, query: Row, timeout_s: float = 30) -> list[Row]:
@@ -158,91 +116,81 @@ def _mail(speaker: Client, query: Row, timeout_s: float = 30) -> list[Row]:
     return rows[: query["limit"]]
 
 
-def _follow(speaker: Client, query: Row, rows: list[Row], as_json: bool) -> None:
+def _follow(speaker: Client, query: Row, rows: list[Row]) -> None:
     """Long-poll for new messages."""
     last = 0
     while True:
         for row in reversed(rows):
             last = max(last, row["id"])
-            emit(row, indent=None) if as_json else _show(row)
+            if not printed(row, indent=None):
+                _show(row)
             sys.stdout.flush()
         news = {**query, "after": last, "limit": 1000, "wait_s": ROUND_S}
         rows = _mail(speaker, news, ROUND_S + 15)
 
 
-@app.command()
-def show(message: Message, as_json: Annotated[bool, json_of("coordination.mail.api.MessageDetail")] = False) -> None:
+@app.ask("GET /messages/{message_id}")
+def show(request: Request, message: Message) -> None:
     """Show a message and its delivery state at each recipient."""
-    row = client().request("GET", f"/messages/{segment(message)}")
-    emit(row) if as_json else _show(row)
+    row = request.send(message_id=message)
+    if not printed(row):
+        _show(row)
 
 
-@app.command()
-def thread(
-    identifier: Annotated[str, argument("A thread, or one of its messages.", "THREAD", of="thread")],
-    as_json: Annotated[bool, json_of("coordination.mail.api.MessageDetail[]")] = False,
-) -> None:
+@app.command(prints="coordination.mail.api.MessageDetail[]")
+def thread(identifier: Annotated[str, argument("A thread, or one of its messages.", "THREAD", of="thread")]) -> None:
     """Show a thread, oldest message first."""
     parts = [*client().parts(f"/messages/threads/{segment(identifier)}")]  # the API returns the newest first
     rows = [row for part in parts[::-1] for row in part]
-    if as_json:
-        emit(rows)
+    if printed(rows):
         return
     for row in rows:
         _show(row)
 
 
-@app.command()
-def read(message: Message, as_json: Annotated[bool, json_of("coordination.mail.api.Read")] = False) -> None:
+@app.ask("POST /messages/{message_id}/read", by="session_id")
+def read(request: Request, message: Message) -> None:
     """Mark a message to you as read."""
-    _marked("read", message, as_json)
+    _marked(request, message)
 
 
-@app.command()
-def ack(message: Message, as_json: Annotated[bool, json_of("coordination.mail.api.Acknowledged")] = False) -> None:
+@app.ask("POST /messages/{message_id}/acknowledge", by="session_id")
+def ack(request: Request, message: Message) -> None:
     """Acknowledge a message to you and mark it as read."""
-    _marked("acknowledge", message, as_json)
+    _marked(request, message)
 
 
-def _marked(verb: str, message: str, as_json: bool) -> None:
-    answer = client().request("POST", f"/messages/{segment(message)}/{verb}", {"session_id": session_id()})
-    report(answer, f"{answer['id']}: {state(answer['state'])}", as_json=as_json)
+def _marked(request: Request, message: str) -> None:
+    answer = request.send(message_id=message)
+    report(answer, f"{answer['id']}: {state(answer['state'])}")
 
 
-@app.command()
-def contacts(
-    agent: Annotated[
-        str | None, option("--agent", "Agent whose contacts to show (default: you).", "AGENT", of="session")
-    ] = None,
-    as_json: Annotated[bool, json_of("coordination.mail.api.Contact[]")] = False,
-) -> None:
+@app.ask("GET /contacts", Field("agent", "--agent", "AGENT", of="session"), by="session_id")
+def contacts(request: Request) -> None:
     """List mail contacts, latest first. Anybody may write to anybody."""
-    rows = client().listing("/contacts", {"session_id": session_id(), "agent": agent})
+    rows = request.listing()
     columns: list[Column] = [
         ("AGENT", "to", 24),
         ("HERE", lambda row: "yes" if row["active"] else "no", 4),
         ("LAST (UTC)", lambda row: moment(row["updated_at"]), 19),
     ]
-    table(rows, columns, empty="No contacts.", as_json=as_json)
+    table(rows, columns, empty="No contacts.")
 
 
-@app.command()
-def search(
-    words: Annotated[list[str], argument("Words to search for; all must occur.", "WORD")],
-    agent: Annotated[
-        str | None, option("--agent", "Only messages from or to this agent.", "AGENT", of="session")
-    ] = None,
-    limit: Annotated[int, option("--limit", "Maximum number of messages.", "N", min=1, max=200)] = 20,
-    as_json: Annotated[bool, json_of("coordination.mail.api.Message[]")] = False,
-) -> None:
+@app.ask(
+    "GET /messages/search",
+    Field("q", "WORD", multiple=True, read=" ".join),
+    Field("agent", "--agent", "AGENT", of="session"),
+    Field("limit", "--limit", "N"),
+)
+def search(request: Request) -> None:
     """Search messages by words."""
-    query = {"q": " ".join(words), "agent": agent, "limit": limit}
-    rows = client().request("GET", "/messages/search", query=query)
+    rows = request.send()
     columns: list[Column] = [
         ("ID", "id", 8), ("SENT (UTC)", _instant, 19), ("FROM", "from", 24), ("THREAD", "thread_id", 36),
         ("SUBJECT", "subject", 60),
     ]  # fmt: skip
-    table(rows, columns, empty="No message contains all these words.", as_json=as_json)
+    table(rows, columns, empty="No message contains all these words.")
 
 
 def _instant(row: Row) -> str:

@@ -26,7 +26,9 @@ async def listing(
     session_id: Annotated[
         str | None, Field(max_length=128, description="Whose contacts; none named: the person's.")
     ] = None,
-    agent: Annotated[str | None, Field(max_length=128, description="Whose, by name.")] = None,
+    agent: Annotated[
+        str | None, Field(max_length=128, description="Agent whose contacts to show (default: the caller).")
+    ] = None,
     limit: Annotated[int, Field(ge=1, le=MOST)] = MOST,
     after: Annotated[str | None, Field(max_length=128, description="The name of the last one known.")] = None,
 ) -> Response:

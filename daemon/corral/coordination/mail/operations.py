@@ -115,9 +115,9 @@ async def inbox(services: Services, request: Request, query: Inbox) -> Response:
 @router.get("/search", answer=list[Message])
 async def search(
     services: Services,
-    q: Annotated[str, Field(max_length=1000)],
-    agent: Annotated[str | None, Field(max_length=128, description="Only what this one sent or got.")] = None,
-    limit: Annotated[int, Field(ge=1, le=200)] = 20,
+    q: Annotated[str, Field(max_length=1000, description="Words to search for; all must occur.")],
+    agent: Annotated[str | None, Field(max_length=128, description="Only messages from or to this agent.")] = None,
+    limit: Annotated[int, Field(ge=1, le=200, description="Maximum number of messages.")] = 20,
 ) -> Response:
     """Messages that hold all the words, the best match first; of long ones as many as fit."""
 

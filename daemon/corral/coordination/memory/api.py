@@ -14,15 +14,17 @@ MAX_LESSONS = 200
 
 
 class NewMemory(Acting):
-    """Something worth knowing later; ``session_id`` says who tells it (default: the person)."""
+    """Something worth knowing later."""
 
-    summary: str = Field(examples=["The tests need a running database."])
-    event_type: str = Field("discovery", max_length=64)
-    details: dict[str, Any] | None = None
-    outcome: str | None = None
-    lessons: list[str] = Field(default_factory=list, max_length=MAX_LESSONS, examples=[["make db"]])
-    tags: list[str] = Field(default_factory=list, max_length=200, examples=[["tests"]])
-    session_id: str | None = Field(None, min_length=1, max_length=128)
+    summary: str = Field(description="The fact, in one sentence.", examples=["The tests need a running database."])
+    event_type: str = Field("discovery", max_length=64, description="Kind of memory.")
+    details: dict[str, Any] | None = Field(None, description="Further data: a JSON object.")
+    outcome: str | None = Field(None, description="The outcome.")
+    lessons: list[str] = Field(
+        default_factory=list, max_length=MAX_LESSONS, description="Advice for next time.", examples=[["make db"]]
+    )
+    tags: list[str] = Field(default_factory=list, max_length=200, description="A tag.", examples=[["tests"]])
+    session_id: str | None = Field(None, min_length=1, max_length=128, description="Who tells it; none: the person.")
 
 
 class Memory(TypedDict):

@@ -2,69 +2,58 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
-
-from corral.faces.cli.parsing import Group, Option
-from corral.faces.cli.terminal.options import argument, client, json_object, json_of, option, session_id
+from corral.faces.cli.asking import Field, Request
+from corral.faces.cli.parsing import Group
 from corral.faces.cli.terminal.output import report
 from corral.faces.cli.terminal.tables import Column, table
 
 app = Group("Memory: facts that sessions recorded for later ones.")
-Tags = Annotated[list[str] | None, option("--tag", "A tag; repeatable.", "WORD")]
-Type = Annotated[str | None, option("--type", "Only this kind, such as discovery or error.", "WORD")]
-Limit = Annotated[int, Option("--limit", help="Maximum number of rows.", min=1, max=100)]
+_FILTERS = (Field("tag", "--tag", "WORD"), Field("event_type", "--type", "WORD"))
 
 
-@app.command()
-def add(
-    summary: Annotated[str, argument("The fact, in one sentence.", "TEXT")],
-    kind: Annotated[str, option("--type", "Kind of memory.", "WORD")] = "discovery",
-    outcome: Annotated[str | None, option("--outcome", "The outcome.", "TEXT")] = None,
-    lesson: Annotated[list[str] | None, option("--lesson", "Advice for next time; repeatable.", "TEXT")] = None,
-    tag: Tags = None,
-    details: Annotated[str | None, option("--details", "Further data: a JSON object.", "JSON")] = None,
-    as_json: Annotated[bool, json_of("coordination.memory.api.Remembered")] = False,
-) -> None:
+@app.ask(
+    "POST /memory",
+    Field("summary", "TEXT"),
+    Field("event_type", "--type", "WORD"),
+    Field("outcome", "--outcome", "TEXT"),
+    Field("lessons", "--lesson", "TEXT"),
+    Field("tags", "--tag", "WORD"),
+    Field("details", "--details", "JSON"),
+    by="session_id",
+)
+def add(request: Request) -> None:
     """Record a fact for later sessions."""
-    body = {
-        "summary": summary,
-        "event_type": kind,
-        "outcome": outcome,
-        "lessons": lesson or [],
-        "tags": tag or [],
-        "details": json_object("--details", details),
-        "session_id": session_id(),
-    }
-    answer = client().request("POST", "/memory", body)
-    report(answer, f"{answer['memory_id']}  {answer['action']}", as_json=as_json)
+    answer = request.send()
+    report(answer, f"{answer['memory_id']}  {answer['action']}")
 
 
-@app.command()
-def search(
-    query: Annotated[str, argument("Words to search for.", "WORDS")],
-    tag: Tags = None,
-    kind: Type = None,
-    limit: Limit = 10,
-    min_relevance: Annotated[float, Option("--min-relevance", help="Minimum relevance, 0 to 1.", min=0, max=1)] = 0,
-    as_json: Annotated[bool, json_of("coordination.memory.api.Memory[]")] = False,
-) -> None:
+@app.ask(
+    "GET /memory",
+    Field("query", "WORDS", required=True),
+    *_FILTERS,
+    Field("limit", "--limit"),
+    Field("min_relevance", "--min-relevance"),
+    prints="coordination.memory.api.Memory[]",
+)
+def search(request: Request) -> None:
     """Search the memories, most relevant first."""
-    _show({"query": query, "tag": tag, "event_type": kind, "limit": limit, "min_relevance": min_relevance}, as_json)
+    _show(request)
 
 
-@app.command("list")
-def listing(
-    tag: Tags = None,
-    kind: Type = None,
-    limit: Limit = 20,
-    as_json: Annotated[bool, json_of("coordination.memory.api.Memory[]")] = False,
-) -> None:
+@app.ask(
+    "GET /memory",
+    *_FILTERS,
+    Field("limit", "--limit", default=20),
+    name="list",
+    prints="coordination.memory.api.Memory[]",
+)
+def listing(request: Request) -> None:
     """List the memories, newest first."""
-    _show({"tag": tag, "event_type": kind, "limit": limit}, as_json)
+    _show(request)
 
 
-def _show(query: dict[str, Any], as_json: bool) -> None:
-    rows = client().request("GET", "/memory", query=query)["memories"]
+def _show(request: Request) -> None:
+    rows = request.send()["memories"]
     columns: list[Column] = [
         ("WHEN", lambda row: row["seen_at"][:10], 10),
         ("BY", "agent_name", 20),
@@ -73,4 +62,4 @@ def _show(query: dict[str, Any], as_json: bool) -> None:
         ("LESSONS", lambda row: "; ".join(row["lessons"]), 60),
         ("TAGS", lambda row: ", ".join(row["tags"]), 30),
     ]
-    table(rows, columns, empty="No matching memory. `corral memory add` records one.", as_json=as_json)
+    table(rows, columns, empty="No matching memory. `corral memory add` records one.")

@@ -30,11 +30,11 @@ async def remember(services: Services, body: NewMemory) -> Payload:
 @router.get("", answer=Memories)
 async def recall(
     services: Services,
-    query: str = "",
-    tag: Sequence[str] = (),
-    event_type: str | None = None,
-    limit: Annotated[int, Field(ge=1, le=memory.MAX_SHOWN)] = 10,
-    min_relevance: Annotated[float, Field(ge=0, le=1)] = 0,
+    query: Annotated[str, Field(description="Words to search for.")] = "",
+    tag: Annotated[Sequence[str], Field(description="A tag.")] = (),
+    event_type: Annotated[str | None, Field(description="Only this kind, such as discovery or error.")] = None,
+    limit: Annotated[int, Field(ge=1, le=memory.MAX_SHOWN, description="Maximum number of rows.")] = 10,
+    min_relevance: Annotated[float, Field(ge=0, le=1, description="Minimum relevance, 0 to 1.")] = 0,
 ) -> Response:
     """Memories, the most relevant first; without a query and tags, the newest. Of long ones as many as fit."""
     now, question = services.now(), Question(query, tag, event_type, limit, min_relevance)

@@ -51,31 +51,59 @@ class Caller(Acting):
 class Registration(BaseModel):
     """A session's description of itself."""
 
-    session_id: str | None = Field(None, min_length=1, max_length=LONGEST_SESSION_ID, examples=["s-1"])
-    agent_name: str | None = Field(None, max_length=64, examples=["GreenLake"])
+    session_id: str | None = Field(
+        None, min_length=1, max_length=LONGEST_SESSION_ID, description="Its id (default: a new one).", examples=["s-1"]
+    )
+    agent_name: str | None = Field(
+        None, max_length=64, description="Your name (default: generated).", examples=["GreenLake"]
+    )
     agent_type: str | None = Field(None, max_length=64, description="Its kind, if that is new; at first `claude`.")
-    capabilities: list[str] = Field(default_factory=list, max_length=64, examples=[["python"]])
-    current_task: str | None = Field(None, max_length=2000, examples=["Fix the login"])
-    client_pid: int | None = Field(None, gt=1)
-    cwd: str | None = None
+    capabilities: list[str] = Field(
+        default_factory=list, max_length=64, description="A capability.", examples=[["python"]]
+    )
+    current_task: str | None = Field(
+        None, max_length=2000, description="Your current task.", examples=["Fix the login"]
+    )
+    client_pid: int | None = Field(None, gt=1, description="The process of its client.")
+    cwd: str | None = Field(None, description="The folder that it works in.")
 
 
 class Cleanup(BaseModel):
     """The silence after which a session counts as dead."""
 
     stale_threshold_minutes: float = Field(
-        DEFAULT_THRESHOLD_MINUTES, ge=1, le=MAX_THRESHOLD_MINUTES, examples=[DEFAULT_THRESHOLD_MINUTES]
+        DEFAULT_THRESHOLD_MINUTES,
+        ge=1,
+        le=MAX_THRESHOLD_MINUTES,
+        description="End sessions that were silent for this long.",
+        examples=[DEFAULT_THRESHOLD_MINUTES],
     )
 
 
 class Naming(BaseModel):
-    """A name that a session goes by, and its program; none: its own. Fields that are left out stay as they were."""
+    """A name that a session goes by, and its program. Fields that are left out stay as they were."""
 
-    name: str | None = Field(None, min_length=1, max_length=64, examples=["Boulder"])
-    program: str | None = Field(None, min_length=1, max_length=200, examples=["opencode-coder"])
-    model: str | None = Field(None, max_length=200, examples=["claude-sonnet-4-5"])
-    task_description: str | None = Field(None, max_length=2000, examples=["Fix the login"])
-    new: bool = Field(False, description="A name that nobody has: `name` if it is free, else one that is found.")
+    name: str | None = Field(
+        None,
+        min_length=1,
+        max_length=64,
+        description="The further name (default: the session's own).",
+        examples=["Boulder"],
+    )
+    program: str | None = Field(
+        None,
+        min_length=1,
+        max_length=200,
+        description="Program that the agent runs under that name.",
+        examples=["opencode-coder"],
+    )
+    model: str | None = Field(
+        None, max_length=200, description="Model that the agent uses under that name.", examples=["claude-sonnet-4-5"]
+    )
+    task_description: str | None = Field(
+        None, max_length=2000, description="Current task under that name.", examples=["Fix the login"]
+    )
+    new: bool = Field(False, description="Use the name if it is free, else generate one.")
 
 
 class End(Acting):

@@ -6,25 +6,22 @@ from typing import Annotated, Any
 
 from corral.client.connection import segment
 from corral.core.errors import InvalidInput
-from corral.core.states import ShownStatus
 from corral.core.visible import one_line
-from corral.faces.cli.parsing import Group, Option
-from corral.faces.cli.terminal.options import argument, client, guarded_project, json_of, option, session_id
-from corral.faces.cli.terminal.output import echo, emit, facts, paint, report, state, waiting
+from corral.faces.cli.asking import Field, Request
+from corral.faces.cli.parsing import Group
+from corral.faces.cli.terminal.options import argument, client, guarded_project, option, session_id
+from corral.faces.cli.terminal.output import echo, facts, paint, printed, report, state, waiting
 from corral.faces.cli.terminal.tables import Column, age, table
 
 app = Group("Sessions: the agents working on this repository.")
-_STATES = f"Only these statuses; repeatable. One of: {', '.join(ShownStatus.values())}."
 
 
-@app.command("list")
-def listing(
-    status: Annotated[list[ShownStatus] | None, option("--status", _STATES, "STATE")] = None,
-    capability: Annotated[str | None, option("--capability", "Only sessions with this capability.", "WORD")] = None,
-    as_json: Annotated[bool, json_of("coordination.sessions.api.ListedSession[]")] = False,
-) -> None:
+@app.ask(
+    "GET /sessions", Field("status", "--status", "STATE"), Field("capability", "--capability", "WORD"), name="list"
+)
+def listing(request: Request) -> None:
     """List the sessions, including disconnected ones."""
-    rows = client().listing("/sessions", {"status": status or [], "capability": capability})
+    rows = request.listing()
     rows.sort(key=lambda row: str(row["last_heartbeat"]), reverse=True)
     columns: list[Column] = [
         ("NAME", "agent_name", 24),
@@ -38,7 +35,7 @@ def listing(
         *([("NOTES", _notes, 50)] if any(_notes(row) for row in rows) else []),
     ]
     empty = "No sessions yet. Start `claude` in this repository."
-    table(rows, columns, empty=empty, as_json=as_json)
+    table(rows, columns, empty=empty)
 
 
 def shortened(worktree: str | None) -> str:
@@ -56,15 +53,11 @@ def _notes(row: dict[str, Any]) -> str:
     return "; ".join(marks)
 
 
-@app.command()
-def show(
-    session: Annotated[str, argument("A session's name or id.", "NAME", of="session")],
-    as_json: Annotated[bool, json_of("work.merges.api.SessionDetail")] = False,
-) -> None:
+@app.ask("GET /sessions/{session_id}")
+def show(request: Request, session: Annotated[str, argument("A session's name or id.", "NAME", of="session")]) -> None:
     """Show a session with its commits and merge requests."""
-    row = client().request("GET", f"/sessions/{segment(session)}")
-    if as_json:
-        emit(row)
+    row = request.send(session_id=session)
+    if printed(row):
         return
     echo(f"{paint(one_line(row['agent_name']), 'bold')}  {state(row['status'])}")
     about = {
@@ -94,78 +87,70 @@ def _runs(registered: dict[str, Any]) -> str:
     return f"{registered['program']}{model} as {registered['name']}"
 
 
-@app.command()
+@app.ask(
+    "POST /sessions",
+    Field("agent_name", "--name", "NAME"),
+    Field("capabilities", "--capability", "WORD"),
+    Field("current_task", "--task", "TEXT"),
+    "program",
+    "model",
+    by="session_id",
+    prints="coordination.sessions.api.Registered",
+)
 def register(
-    name: Annotated[str | None, option("--name", "Your name (default: generated).", "NAME")] = None,
-    capability: Annotated[list[str] | None, option("--capability", "A capability; repeatable.", "WORD")] = None,
-    task: Annotated[str | None, option("--task", "Your current task.", "TEXT")] = None,
+    request: Request,
     program: Annotated[str | None, option("--program", "Program that the agent runs.", "NAME")] = None,
     model: Annotated[str | None, option("--model", "Model that the agent uses.", "NAME")] = None,
-    as_json: Annotated[bool, json_of("coordination.sessions.api.Registered")] = False,
 ) -> None:
     """Register a session, or update its capabilities and current task."""
-    mine = session_id()
-    body = {
-        "session_id": mine,
-        "agent_type": None if mine else "shell",
-        "agent_name": name,
-        "capabilities": capability or [],
-        "current_task": task,
-    }
-    speaker = client()
-    row = speaker.request("POST", "/sessions", body)
-    about = {"program": program, "model": model, "task_description": task}
+    mine = request["session_id"]
+    request["agent_type"] = None if mine else "shell"
+    row = request.send()
+    about = {"program": program, "model": model, "task_description": request["current_task"]}
     if program is not None or model is not None:
-        row = {**row, **speaker.request("POST", f"/sessions/{segment(row['session_id'])}/names", about)}
-    if as_json:
-        emit(row)
+        row = {**row, **client().request("POST", f"/sessions/{segment(row['session_id'])}/names", about)}
+    if printed(row):
         return
     echo(f"{paint(one_line(row['agent_name']), 'bold')}  {state(row['status'])}")
     if mine is None:
         echo(f"To act as this session: export CORRAL_SESSION_ID={row['session_id']}")
 
 
-@app.command()
+@app.ask(
+    "POST /sessions/{session_id}/names",
+    Field("name", "NAME"),
+    Field("new", "--new"),
+    Field("program", "--program", "NAME"),
+    Field("model", "--model", "NAME"),
+    Field("task_description", "--task", "TEXT"),
+)
 def name(
-    session: Annotated[str, argument("A session's name or id.", "SESSION", of="session")],
-    called: Annotated[
-        str | None, argument("The further name (default: the session's own).", "NAME", show_default=False)
-    ] = None,
-    new: Annotated[bool, Option("--new", help="Use NAME if it is free, else generate one.")] = False,
-    program: Annotated[str | None, option("--program", "Program that the agent runs under that name.", "NAME")] = None,
-    model: Annotated[str | None, option("--model", "Model that the agent uses under that name.", "NAME")] = None,
-    task: Annotated[str | None, option("--task", "Current task under that name.", "TEXT")] = None,
-    as_json: Annotated[bool, json_of("coordination.sessions.api.GoesBy")] = False,
+    request: Request, session: Annotated[str, argument("A session's name or id.", "SESSION", of="session")]
 ) -> None:
     """Give a session a further name that mail can address, or update the details of a name."""
-    speaker = client()
-    full_id = speaker.request("GET", f"/sessions/{segment(session)}")["session_id"]
-    about = {"name": called, "new": new, "program": program, "model": model, "task_description": task}
-    answer = speaker.request("POST", f"/sessions/{segment(full_id)}/names", about)
-    report(answer, f"{answer['session_id']} has the name {paint(one_line(answer['name']), 'bold')}", as_json=as_json)
+    answer = request.send(session_id=client().request("GET", f"/sessions/{segment(session)}")["session_id"])
+    report(answer, f"{answer['session_id']} has the name {paint(one_line(answer['name']), 'bold')}")
 
 
-@app.command()
+@app.ask("POST /sessions/{session_id}/end", by="caller")
 def end(
+    request: Request,
     session: Annotated[
         str | None,
         argument("A session's name or id (default: this session).", "SESSION", show_default=False, of="session"),
     ] = None,
-    as_json: Annotated[bool, json_of("coordination.sessions.api.Ended")] = False,
 ) -> None:
     """End a session and release its locks. A session can end only itself and its subagents; you can end any."""
-    mine, speaker = session_id(), client()
+    mine = request["caller"]
     if session is None and mine is None:
         raise InvalidInput("No session named.", remedy="Name a session; `corral session list` shows all.")
-    full_id = (
-        speaker.request("GET", f"/sessions/{segment(session)}")["session_id"] if session is not None else str(mine)
-    )
-    answer = speaker.request("POST", f"/sessions/{segment(full_id)}/end", {"caller": mine})
-    report(answer, f"{answer['session_id']} {'has ended' if answer['ended'] else 'had ended before'}.", as_json=as_json)
+    full_id = mine if session is None else client().request("GET", f"/sessions/{segment(session)}")["session_id"]
+    answer = request.send(session_id=full_id)
+    report(answer, f"{answer['session_id']} {'has ended' if answer['ended'] else 'had ended before'}.")
 
 
-@app.command()
-def heartbeat(as_json: Annotated[bool, json_of("coordination.sessions.api.Alive")] = False) -> None:
+@app.ask("POST /sessions/{session_id}/heartbeat")
+def heartbeat(request: Request) -> None:
     """Send a heartbeat. Every other call of a session counts as one too."""
     mine = session_id()
     if mine is None:
@@ -174,21 +159,12 @@ def heartbeat(as_json: Annotated[bool, json_of("coordination.sessions.api.Alive"
             cause="Neither CORRAL_SESSION_ID nor CLAUDE_CODE_SESSION_ID is set.",
             remedy="Run `corral session register` and export the variable that it prints.",
         )
-    answer = client().request("POST", f"/sessions/{segment(mine)}/heartbeat")
-    report(answer, f"{answer['session_id']} is alive.", as_json=as_json)
+    answer = request.send(session_id=mine)
+    report(answer, f"{answer['session_id']} is alive.")
 
 
-@app.command()
-def cleanup(
-    threshold: Annotated[
-        float, option("--silent-for", "End sessions that were silent for this long.", "MINUTES", min=1)
-    ] = 15,
-    as_json: Annotated[bool, json_of("coordination.sessions.api.Cleaned")] = False,
-) -> None:
+@app.ask("POST /sessions/cleanup", Field("stale_threshold_minutes", "--silent-for", "MINUTES"))
+def cleanup(request: Request) -> None:
     """End dead sessions and release their locks."""
-    answer = client().request("POST", "/sessions/cleanup", {"stale_threshold_minutes": threshold})
-    report(
-        answer,
-        f"{answer['agents_cleaned']} session(s) ended, {answer['locks_released']} lock(s) released.",
-        as_json=as_json,
-    )
+    answer = request.send()
+    report(answer, f"{answer['agents_cleaned']} session(s) ended, {answer['locks_released']} lock(s) released.")

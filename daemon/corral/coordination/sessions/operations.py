@@ -56,8 +56,8 @@ router = Routes("sessions", "/sessions", callers=EVERYONE)
 async def listing(
     services: Services,
     request: Request,
-    status: Sequence[ShownStatus] = (),
-    capability: Annotated[str | None, Field(max_length=64)] = None,
+    status: Annotated[Sequence[ShownStatus], Field(description="Only these statuses.")] = (),
+    capability: Annotated[str | None, Field(max_length=64, description="Only sessions with this capability.")] = None,
     limit: Annotated[int, Field(ge=1, le=MOST)] = MOST,
     after: Annotated[
         str | None, Field(max_length=256, description="`started_at,session_id` of the last one known.")

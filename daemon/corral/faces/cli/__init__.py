@@ -45,9 +45,11 @@ def _run_without_parser(arguments: list[str]) -> int | None:
 
         return guard_output(show)
     if arguments in ([], ["status"], ["status", "--json"]):
+        from corral.faces.cli.terminal.context import Common, Format
         from corral.faces.cli.terminal.output import guarded
         from corral.faces.cli.terminal.status_summary import show_status
 
         as_json = "--json" in arguments
-        return guard_output(lambda: guarded(lambda: show_status(as_json=as_json), as_json=as_json, debug=lambda: False))
+        Common.output = Format.JSON if as_json else None
+        return guard_output(lambda: guarded(show_status, as_json=as_json, debug=lambda: False))
     return None

@@ -10,10 +10,10 @@ from typing import Annotated
 from corral.core.errors import InvalidInput
 from corral.faces.cli import COMPLETION, parsing
 from corral.faces.cli.nouns import NOUNS, Nouns
-from corral.faces.cli.parsing import Abort, Context, Exit, HelpWanted, Option, UsageError
+from corral.faces.cli.parsing import JSON, Abort, Context, Exit, HelpWanted, Option, UsageError
 from corral.faces.cli.shared_options import Debug, Output, Profile, Quiet, Verbose
 from corral.faces.cli.terminal.context import Common, Format, wants_json
-from corral.faces.cli.terminal.options import Json, option
+from corral.faces.cli.terminal.options import option
 from corral.faces.cli.terminal.output import Interrupted, echo, guarded
 
 
@@ -45,7 +45,7 @@ def top(
     verbose: Verbose = False,
     debug: Debug = False,
     profile: Profile = None,
-    as_json: Json = False,
+    as_json: Annotated[bool, Option("--json", help=JSON.help)] = False,
     interactive: Annotated[bool, Option("--interactive", "-i", help="Like `corral interactive`.")] = False,
     version: Annotated[bool, Option("--version", help="Show the version.")] = False,
     install_completion: Annotated[bool, Option("--install-completion", help=_INSTALL, act=_install)] = False,
@@ -67,7 +67,7 @@ def top(
     elif context.invoked is None:
         from corral.observe.view.cli import status
 
-        status(as_json=Common.output in (Format.JSON, Format.TABLE))
+        status()
 
 
 app = Nouns(
@@ -81,6 +81,7 @@ app = Nouns(
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit code."""
     signal.signal(signal.SIGINT, _interrupt)
+    Common.output = None
     return guarded(
         lambda: _run(arguments), as_json=wants_json(arguments), debug=lambda: Common.debug or "--debug" in arguments
     )

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 from pathlib import Path
 
-from corral.faces.cli.parsing import HELP, Command, Context, Group, Parameter
+from corral.faces.cli.parsing import HELP, JSON, Command, Context, Group, Parameter
 from corral.faces.cli.terminal.stdio import columns
 
 CATEGORIES = {
@@ -173,7 +173,7 @@ def _sections(context: Context) -> Iterator[tuple[str, list[tuple[str, str]]]]:
 
 
 def _is_shared(parameter: Parameter, command: Command) -> bool:
-    return parameter in command.shared or parameter.name in ("as_json", "help")
+    return parameter in (*command.shared, JSON, HELP)
 
 
 def _section(heading: str, rows: list[tuple[str, str]], width: int) -> str:

@@ -30,7 +30,8 @@ class Nouns(Group):
         """Load a command; None if the name is unknown."""
         if name in NOUNS and name not in self.commands:
             module = importlib.import_module(f"corral.{NOUNS[name][0]}")
-            command = module.app if hasattr(module, "app") else Command(getattr(module, name))
+            function = getattr(module, name, None)
+            command = Command(function, **getattr(function, "command", {})) if function else module.app
             self.add(with_shared_options(command), name)
         return super().get_command(name)
 

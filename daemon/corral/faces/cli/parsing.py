@@ -15,7 +15,10 @@ from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from corral.faces.cli.asking import Asks
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _INTEGER = re.compile(r"[+-]?[0-9]+(_[0-9]+)*(\.0+)?")
@@ -60,12 +63,14 @@ class Parameter:
     Attributes:
         opts: Its flags.
         secondary_opts: The flags that switch it off.
+        words: The values that it may have, where no ``Enum`` says them.
         multiple: It is a list: an option may be repeated, an argument takes all that the others leave.
     """
 
     is_argument = False
     name = ""
     kind: Any = str
+    words: Sequence[str] = ()
     multiple = False
     required = False
     default: Any = None
@@ -84,7 +89,6 @@ class Parameter:
         file_okay: bool = True,
         candidates: Callable[[Context, str], list[tuple[str, str]]] | None = None,
         act: Callable[[Context], None] | None = None,
-        answer: str = "",
     ) -> None:
         """Declare a parameter.
 
@@ -93,13 +97,11 @@ class Parameter:
             file_okay: Whether a path may be that of an existing file.
             candidates: Completes a word: the values that begin so, each with a few words about it.
             act: Called as soon as the flag is read; what it declares is no parameter of the function.
-            answer: The type that the command prints with this option, by name.
         """
         self.opts = [flag.partition("/")[0] for flag in flags]
         self.secondary_opts = [flag.partition("/")[2] for flag in flags if "/" in flag]
         self.help, self.metavar, self.min, self.max, self.envvar, self.hidden = help, metavar, min, max, envvar, hidden
         self.show_default, self.file_okay, self.candidates, self.act = show_default, file_okay, candidates, act
-        self.answer = answer
 
     @property
     def is_flag(self) -> bool:
@@ -109,6 +111,8 @@ class Parameter:
     @property
     def choices(self) -> list[str]:
         """The values that it may have; empty for any."""
+        if self.words:
+            return [*self.words]
         kinds = getattr(self.kind, "__args__", (self.kind,))  # ``X | Y`` has the values of both
         return [*dict.fromkeys(str(member.value) for kind in kinds if issubclass(kind, Enum) for member in kind)]
 
@@ -140,7 +144,7 @@ class Parameter:
         return value
 
     def _one(self, value: Any, context: Context) -> Any:
-        if self.choices and not isinstance(value, self.kind):
+        if self.choices and (self.words or not isinstance(value, self.kind)):
             if value in self.choices:
                 return self.kind(value) if isinstance(self.kind, type) else value
             self._refuse(f"{value!r} is not one of {', '.join(map(repr, self.choices))}.", context, value)
@@ -203,6 +207,8 @@ def Argument(**more: Any) -> Parameter:
 
 HELP = Option("-h", "--help", help="Show this message and exit.")
 HELP.name, HELP.kind = "help", bool
+JSON = Option("--json", help="Print one JSON document.")
+JSON.name, JSON.kind, JSON.default = "as_json", bool, False
 
 
 def parameters_of(function: Callable[..., Any]) -> Iterator[Parameter]:
@@ -215,7 +221,7 @@ def parameters_of(function: Callable[..., Any]) -> Iterator[Parameter]:
         hint = function.__annotations__[name]
         # Not by typing.get_type_hints: before Python 3.11 it wraps what has the default None.
         hint = eval(hint, function.__globals__) if isinstance(hint, str) else hint
-        if hint is Context:
+        if not hasattr(hint, "__metadata__"):
             continue
         parameter = Parameter()
         vars(parameter).update(vars(hint.__metadata__[0]))
@@ -240,21 +246,40 @@ class Command:
 
     Attributes:
         function: None for a group that does nothing itself.
+        asks: What it asks of the daemon, if that is one operation; the function gets the request.
         any_words: The function gets unknown options and further words, as ``context.args``.
         shared: Further parameters; one that the function declares itself wins.
         invoke: Runs the function.
     """
 
-    def __init__(self, function: Callable[..., Any] | None, help: str = "", *, any_words: bool = False) -> None:
-        self.function, self.any_words = function, any_words
+    def __init__(
+        self,
+        function: Callable[..., Any] | None,
+        help: str = "",
+        *,
+        any_words: bool = False,
+        prints: str = "",
+        asks: Asks | None = None,
+    ) -> None:
+        self.function, self.any_words, self._prints, self.asks = function, any_words, prints, asks
         self.help = help or (function and function.__doc__) or ""
         self.shared: Sequence[Parameter] = ()
         self.invoke: Callable[[Context], Any] = call
+
+    @property
+    def prints(self) -> str:
+        """The type of what it prints in whole for programs, below ``corral``; with ``[]`` a list of it.
+
+        It is loaded for ``corral schema`` alone. By default that of what it asks for; without one there is no ``--json``.
+        """
+        return self._prints or (self.asks.prints if self.asks else "")
 
     @cached_property
     def params(self) -> list[Parameter]:
         """All parameters but the option ``--help``."""
         own = [*parameters_of(self.function)] if self.function else []
+        own = [*self.asks.parameters(own)] if self.asks else own
+        own += [JSON] if self.prints else []
         taken = {flag for parameter in own for flag in parameter.opts}
         return [*own, *(parameter for parameter in self.shared if not taken.intersection(parameter.opts))]
 
@@ -280,6 +305,14 @@ class Group(Command):
             return function
 
         return register
+
+    def ask(
+        self, operation: str, *takes: Any, name: str = "", by: str = "", **more: Any
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Make a function a command that asks for one operation, as :class:`corral.faces.cli.asking.Asks` says."""
+        from corral.faces.cli.asking import Asks
+
+        return self.command(name, asks=Asks(operation, *takes, by=by), **more)
 
     def add(self, command: Command, name: str = "") -> None:
         """Put a command or a group below this one; without a name the group's commands, behind the own ones."""
@@ -364,7 +397,11 @@ def run(program: Group, name: str, words: Sequence[str]) -> Any:
 def call(context: Context) -> Any:
     """Call a command's function with the values of its parameters."""
     function: Any = context.command.function
-    more = {"context": context} if "context" in function.__annotations__ else {}
+    more: dict[str, Any] = {"context": context} if "context" in function.__annotations__ else {}
+    if context.command.prints:
+        context.params.pop(JSON.name)
+    if context.command.asks:
+        more["request"] = context.command.asks.take(context)
     return function(**context.params, **more)
 
 

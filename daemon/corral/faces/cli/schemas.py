@@ -32,10 +32,8 @@ def _answers(group: Group, path: str) -> Iterator[tuple[str, str]]:
         command = group.get_command(name)
         if isinstance(command, Group):
             yield from _answers(command, f"{path}{name} ")
-        elif command is not None:
-            yield from (
-                (f"{path}{name}", parameter.answer) for parameter in command.params if parameter.name == "as_json"
-            )
+        elif command is not None and command.prints:
+            yield f"{path}{name}", command.prints
 
 
 def _schema(title: str, answer: str) -> dict[str, Any]:

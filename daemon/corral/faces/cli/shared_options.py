@@ -6,9 +6,10 @@ import functools
 from typing import Annotated, Any
 
 from corral.core.errors import InvalidInput, NotFound
-from corral.faces.cli.parsing import Command, Context, Group, Option, Parameter, call, parameters_of
+from corral.faces.cli.parsing import JSON, Command, Context, Group, Option, Parameter, call, parameters_of
 from corral.faces.cli.terminal.context import Common, Format
 from corral.faces.cli.terminal.options import option
+from corral.faces.cli.terminal.output import for_programs
 
 Output = Annotated[Format | None, Option("--output", help="Output format (default: human).", show_default=False)]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="No progress on stderr.")]
@@ -56,13 +57,12 @@ def _invoke(context: Context) -> Any:
     """
     params, own = dict(context.params), context.command.params
     Common.update(**{option.name: context.params.pop(option.name) for option in shared_parameters() if option in own})
-    as_json = bool(context.params.get("as_json"))
-    if as_json and Common.output not in (None, Format.JSON):
-        raise InvalidInput(f"--json and --output {Common.output} contradict each other.", remedy="Use one of them.")
-    if Common.output in (Format.JSON, Format.TABLE):
-        if not any(option.name == "as_json" for option in own):
-            raise InvalidInput(f"This command has no output as {Common.output}.", remedy="Leave --output out.")
-        context.params["as_json"] = True
+    if context.params.get(JSON.name):
+        if Common.output not in (None, Format.JSON):
+            raise InvalidInput(f"--json and --output {Common.output} contradict each other.", remedy="Use one of them.")
+        Common.update(output=Format.JSON)
+    if for_programs() and not context.command.prints:
+        raise InvalidInput(f"This command has no output as {Common.output}.", remedy="Leave --output out.")
     try:
         return call(context)
     except (NotFound, InvalidInput) as error:

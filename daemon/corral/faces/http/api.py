@@ -20,7 +20,9 @@ class Stop(BaseModel):
 class PauseOfWork(BaseModel):
     """Why nothing is to be claimed or landed."""
 
-    reason: str | None = Field(None, max_length=500, examples=["The release is cut."])
+    reason: str | None = Field(
+        None, max_length=500, description="Reason, shown by status.", examples=["The release is cut."]
+    )
 
 
 class Health(TypedDict):

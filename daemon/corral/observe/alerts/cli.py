@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from corral.client.connection import segment
 from corral.core.visible import one_line
-from corral.faces.cli.parsing import Argument, Exit, Group, Option
-from corral.faces.cli.terminal.options import client, json_of
-from corral.faces.cli.terminal.output import echo, paint, report
+from corral.faces.cli.asking import Field, Request
+from corral.faces.cli.parsing import Argument, Exit, Group
+from corral.faces.cli.terminal.options import client
+from corral.faces.cli.terminal.output import echo, paint, printed, report
 from corral.faces.cli.terminal.person import refuse_agents
 from corral.faces.cli.terminal.tables import Column, table
 
@@ -32,34 +32,27 @@ _STATES = {
 }
 
 
-@app.command("list")
-def listing(
-    everything: Annotated[bool, Option("--all", "-a", help="Show resolved alerts too.")] = False,
-    as_json: Annotated[bool, json_of("observe.alerts.api.Alert[]")] = False,
-) -> None:
+@app.ask("GET /alerts", Field("resolved", "--all", "-a"), name="list")
+def listing(request: Request) -> None:
     """Show the open alerts."""
-    rows = client().request("GET", "/alerts", query={"resolved": True} if everything else None)
-    table(rows, _COLUMNS, empty="No alerts." if everything else "No open alerts.", as_json=as_json)
+    table(request.send(), _COLUMNS, empty="No alerts." if request["resolved"] else "No open alerts.")
 
 
-@app.command()
+@app.ask("POST /alerts/{alert_id}/acknowledge")
 def ack(
-    alert_id: Annotated[str, Argument(metavar="ID", help="The alert, or the beginning of its id.")],
-    as_json: Annotated[bool, json_of("observe.alerts.api.Alert")] = False,
+    request: Request, alert_id: Annotated[str, Argument(metavar="ID", help="The alert, or the beginning of its id.")]
 ) -> None:
     """Acknowledge an alert: no reminder follows until its cause is gone and comes back."""
     refuse_agents("Acknowledging an alert", f"corral alert ack {alert_id}")
-    row = client().request("POST", f"/alerts/{segment(alert_id)}/acknowledge")
-    report(row, f"acknowledged: {one_line(row['reason'])}", as_json=as_json)
+    row = request.send(alert_id=alert_id)
+    report(row, f"acknowledged: {one_line(row['reason'])}")
 
 
-@app.command()
-def test(as_json: Annotated[bool, json_of("observe.alerts.api.NotificationTested")] = False) -> None:
+@app.command(prints="observe.alerts.api.NotificationTested")
+def test() -> None:
     """Send a test notification on every way that is on, and say what came of it."""
     answer = client().request("POST", "/alerts/test", {"wait_s": 20}, timeout_s=60)
-    if as_json:
-        report(answer, "", as_json=True)
-    else:
+    if not printed(answer):
         _print_outcome("desktop", answer["desktop"], answer["desktop"]["problem"])
         _print_outcome("webhook", answer["webhook"], answer["webhook"]["error"])
         echo(

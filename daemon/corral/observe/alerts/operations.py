@@ -21,7 +21,7 @@ router = Routes("alerts", "/alerts", callers=EVERYONE)
 
 @router.get("")
 async def listing(
-    services: Services, resolved: Annotated[bool, Field(description="Resolved ones too.")] = False
+    services: Services, resolved: Annotated[bool, Field(description="Show resolved alerts too.")] = False
 ) -> list[Alert]:
     """The alerts, the latest first; open ones unless asked otherwise, 200 at most."""
     rows = await services.store.read(alerts.listing, with_resolved=resolved, limit=MOST_LISTED)

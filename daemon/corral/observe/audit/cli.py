@@ -6,12 +6,11 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from corral.core.errors import InvalidInput
-from corral.core.instants import span_s
 from corral.core.visible import one_line
+from corral.faces.cli.asking import Field, Request, asks
 from corral.faces.cli.parsing import Exit, Option
-from corral.faces.cli.terminal.options import client, json_of, option
-from corral.faces.cli.terminal.output import echo, emit, paint
+from corral.faces.cli.terminal.options import client, option, span
+from corral.faces.cli.terminal.output import echo, paint, printed
 from corral.faces.cli.terminal.tables import Column, table
 
 _SHOWN = 80
@@ -38,37 +37,36 @@ _COLUMNS: list[Column] = [
 ]
 
 
+@asks(
+    "GET /audit",
+    Field("agent", "--agent", "A"),
+    Field("task", "--task", "T"),
+    Field("action", "--action", "X"),
+    Field("since_s", "--since", "SPAN", also=", such as 90m, 12h, 1d or 4w", read=span),
+    *("limit", "verify"),
+    prints="observe.audit.api.AuditShown",
+)
 def audit(
-    agent: Annotated[str | None, option("--agent", "Only deeds of this agent: its name or session id.", "A")] = None,
-    task: Annotated[str | None, option("--task", "Only deeds about this task.", "T")] = None,
-    action: Annotated[
-        str | None, option("--action", "Only this action, such as task.cancel, or a group: task, tool, mcp.", "X")
-    ] = None,
-    since: Annotated[str | None, option("--since", "How far back, such as 90m, 12h, 1d or 4w.", "SPAN")] = None,
+    request: Request,
     limit: Annotated[int, option("--limit", "Maximum number of lines, the newest.", "N", min=1)] = 200,
     verify: Annotated[
         bool,
         Option("--verify", help="Check that no line was changed, removed or inserted; exit code 1 if one was."),
     ] = False,
-    as_json: Annotated[bool, json_of("observe.audit.api.AuditShown")] = False,
 ) -> None:
     """Show who did what, with which parameters and result, the newest first; or check that the record is whole."""
     if verify:
-        _verify(as_json)
+        _verify()
         return
-    try:
-        seconds = span_s(since) if since else None
-    except ValueError as error:
-        raise InvalidInput(f"--since {since!r}: {error}.", remedy="Write 90m, 12h, 1d or 4w.") from error
-    query = {"agent": agent, "task": task, "action": action, "since_s": seconds, "limit": min(limit, 1000)}
-    rows = client().listing("/audit", query, limit)
-    table(rows, _COLUMNS, empty="No matching lines.", as_json=as_json)
+    request["limit"] = min(limit, 1000)
+    rows = request.listing(limit)
+    table(rows, _COLUMNS, empty="No matching lines.")
 
 
-def _verify(as_json: bool) -> None:
+def _verify() -> None:
     verification = client().request("GET", "/audit/verification", timeout_s=600)
-    if as_json:
-        emit(verification)
+    if printed(verification):
+        pass
     elif verification["valid"]:
         echo(
             f"The audit is whole: {verification['lines']} lines, {verification['first_seq']} to {verification['last_seq']}."

@@ -27,10 +27,12 @@ _Name = Annotated[str | None, Field(max_length=128)]
 async def listing(
     services: Services,
     request: Request,
-    agent: _Name = None,
-    task: Annotated[_Name, Field(description="A task's id, or the beginning of it.")] = None,
-    action: Annotated[_Name, Field(description="An action, or what those begin with that are meant: `tool`.")] = None,
-    since_s: Annotated[float | None, Field(gt=0, le=LONGEST_SPAN_S, description="How far back, seconds.")] = None,
+    agent: Annotated[_Name, Field(description="Only deeds of this agent: its name or session id.")] = None,
+    task: Annotated[_Name, Field(description="Only deeds about this task: its id, or the beginning of it.")] = None,
+    action: Annotated[
+        _Name, Field(description="Only this action, such as task.cancel, or a group: task, tool, mcp.")
+    ] = None,
+    since_s: Annotated[float | None, Field(gt=0, le=LONGEST_SPAN_S, description="How far back.")] = None,
     before: Annotated[int | None, Field(ge=0, description="Only lines with a smaller `seq`.")] = None,
     limit: Annotated[int, Field(ge=1, le=MOST)] = 200,
 ) -> Response:

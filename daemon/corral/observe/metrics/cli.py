@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum
-from typing import Annotated, Any
+from typing import Any
 
 from corral.core.errors import InvalidInput
-from corral.core.instants import span_s
 from corral.core.visible import one_line
-from corral.faces.cli.terminal.options import client, json_of, option
-from corral.faces.cli.terminal.output import echo, emit, moment, paint, state
+from corral.faces.cli.asking import Field, Request, asks
+from corral.faces.cli.terminal.options import span
+from corral.faces.cli.terminal.output import echo, moment, paint, printed, state
 from corral.faces.cli.terminal.tables import Column, table
-
-
-class By(str, Enum):
-    """The groups to tell apart."""
-
-    AGENT = "agent"
-    TEMPLATE = "template"
-    RUNNER = "runner"
-    MODEL = "model"
 
 
 def _share(value: float | None) -> str:
@@ -52,42 +42,29 @@ _SPREADS = {
 _COUNTS = ("verifications_failed", "evictions", "conflicts", "flakes", "retries", "edits_denied", "lock_waits")
 
 
-def metrics(
-    since: Annotated[str, option("--since", "How far back, such as 90m, 12h, 7d or 4w.", "SPAN")] = "1d",
-    until: Annotated[
-        str | None, option("--until", "Until how long ago, such as 1d; default: until now.", "SPAN")
-    ] = None,
-    by: Annotated[By | None, option("--by", "Also tell these apart.", "GROUP")] = None,
-    as_json: Annotated[bool, json_of("observe.metrics.api.Metrics")] = False,
-) -> None:
+@asks(
+    "GET /metrics",
+    Field("since_s", "--since", "SPAN", also=", such as 90m, 12h, 7d or 4w", read=span, default="1d"),
+    Field("until_s", "--until", "SPAN", also=", such as 1d; default: until now", read=span, show_default=False),
+    Field("by", "--by", "GROUP"),
+)
+def metrics(request: Request) -> None:
     """Show what finished work came to: counts, success, durations, tokens, cost, waits; of all, by day and by group.
 
     `GET /metrics` of the daemon gives the same to Prometheus.
     """
-    since_s, until_s = _span("--since", since), _span("--until", until) if until is not None else 0.0
-    if until_s >= since_s:
-        raise InvalidInput(
-            f"--until {until} is not after --since {since}.", remedy="Both say how long ago, such as 7d and 1d."
-        )
-    query = {"since_s": since_s, "until_s": until_s, **({"by": by.value} if by else {})}
-    figures = client().request("GET", "/metrics", query=query)
-    if as_json:
-        emit(figures)
+    if request["until_s"] >= request["since_s"]:
+        raise InvalidInput("--until is not after --since.", remedy="Both say how long ago, such as 7d and 1d.")
+    figures = request.send()
+    if printed(figures):
         return
     rows = [{**figures, "name": "all"}, *figures["groups"]]
-    name: Column = (f"BY {by.value.upper()}" if by else "", lambda row: row["name"] or "(none)", 24)
+    name: Column = (f"BY {by.upper()}" if (by := request["by"]) else "", lambda row: row["name"] or "(none)", 24)
     table(rows, [name, *_COLUMNS], empty="")
     if figures["days"][1:]:
         echo("")
         table(figures["days"], [("DAY (UTC)", "day", 10), *_COLUMNS], empty="")
     _print_details(figures)
-
-
-def _span(name: str, text: str) -> float:
-    try:
-        return span_s(text)
-    except ValueError as error:
-        raise InvalidInput(f"{name} {text!r}: {error}.", remedy="Write 90m, 12h, 7d or 4w.") from error
 
 
 def _print_details(figures: Mapping[str, Any]) -> None:

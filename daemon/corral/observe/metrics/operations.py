@@ -34,9 +34,9 @@ DAY_S = 86_400
 @router.get("")
 async def metrics(
     services: Services,
-    since_s: Annotated[float, Field(gt=0, le=LONGEST_SPAN_S, description="How far back, seconds.")] = DAY_S,
-    until_s: Annotated[float, Field(ge=0, le=LONGEST_SPAN_S, description="Until how long ago, seconds.")] = 0,
-    by: Annotated[By | None, Field(description="The groups to tell apart.")] = None,
+    since_s: Annotated[float, Field(gt=0, le=LONGEST_SPAN_S, description="How far back.")] = DAY_S,
+    until_s: Annotated[float, Field(ge=0, le=LONGEST_SPAN_S, description="Until how long ago.")] = 0,
+    by: Annotated[By | None, Field(description="Also tell these apart.")] = None,
 ) -> Metrics:
     """Counts, rates, durations and use of the tasks that ended lately, of all and by group, and of the daemon itself."""
     now = services.now()

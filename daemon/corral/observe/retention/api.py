@@ -9,10 +9,15 @@ from corral.core.answers import Instant
 
 
 class CollectionWanted(BaseModel):
-    """How to delete; ``forget``: saved states, by their refs, that go although nothing else has their work."""
+    """How to delete."""
 
-    dry_run: bool = Field(False, examples=[True])
-    forget: list[str] = Field([], max_length=1000, examples=[[]])
+    dry_run: bool = Field(False, description="Only show what would go.", examples=[True])
+    forget: list[str] = Field(
+        [],
+        max_length=1000,
+        description="Saved states, by their refs, that go although nothing else has their work.",
+        examples=[[]],
+    )
 
 
 class Removed(TypedDict):

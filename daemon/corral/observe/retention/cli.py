@@ -7,32 +7,32 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from corral.core.visible import one_line
+from corral.faces.cli.asking import Field, Request, asks
 from corral.faces.cli.parsing import Exit, Option
-from corral.faces.cli.terminal.options import client, json_of
-from corral.faces.cli.terminal.output import echo, emit, paint
+from corral.faces.cli.terminal.options import client
+from corral.faces.cli.terminal.output import echo, paint, printed
 from corral.faces.cli.terminal.person import confirm
 
 TIMEOUT_S = 150.0
 
 
+@asks("POST /gc", Field("dry_run", "--dry-run"), "unlanded", "yes")
 def gc(
-    dry_run: Annotated[bool, Option("--dry-run", help="Only show what would go.")] = False,
+    request: Request,
     unlanded: Annotated[
         bool, Option("--unlanded", help="Also delete old saved work that nothing else has; asks first.")
     ] = False,
     yes: Annotated[bool, Option("--yes", help="Do not ask about --unlanded.")] = False,
-    as_json: Annotated[bool, json_of("observe.retention.api.Collected")] = False,
 ) -> None:
     """Delete finished data that is older than the retention settings; say what went and what is kept.
 
     Open work, unread mail and unlanded work stay, however old they are. The daemon does the same every hour. Exits with 1 if
     something could not be deleted.
     """
-    forget = _refs_to_forget(yes, dry_run) if unlanded else []
-    result = client().request("POST", "/gc", {"dry_run": dry_run, "forget": forget}, timeout_s=TIMEOUT_S)
-    if as_json:
-        emit(result)
-    else:
+    if unlanded:
+        request["forget"] = _refs_to_forget(yes, request["dry_run"])
+    result = request.send(timeout_s=TIMEOUT_S)
+    if not printed(result):
         _show(result)
     if result["problems"]:
         raise Exit(1)

@@ -11,9 +11,10 @@ from typing import Annotated, Any
 from corral.core.errors import InvalidInput
 from corral.core.remedies import WHAT_TO_DO
 from corral.core.visible import one_line, visible
-from corral.faces.cli.parsing import Exit, Option
-from corral.faces.cli.terminal.options import argument, client, json_of, option
-from corral.faces.cli.terminal.output import echo, emit, paint, state
+from corral.faces.cli.asking import Field, Request, asks
+from corral.faces.cli.parsing import Exit
+from corral.faces.cli.terminal.options import client, option
+from corral.faces.cli.terminal.output import echo, paint, printed, state
 from corral.faces.cli.terminal.progress import progress
 from corral.faces.cli.terminal.status_summary import show_need
 
@@ -23,19 +24,18 @@ FIRST_ROUND_S = 0.5
 LONGER = 4
 
 
+@asks("GET /wait", Field("task", "ID", of="open"), Field("all", "--all"), "timeout", prints="observe.wait.api.Waited")
 def wait(
-    ids: Annotated[list[str] | None, argument("Tasks or merge requests to wait for.", "ID", of="open")] = None,
-    everything: Annotated[bool, Option("--all", help="Wait for every open task and merge request.")] = False,
+    request: Request,
     timeout: Annotated[
         float | None, option("--timeout", "Stop waiting after this time and exit with 1.", "SECONDS", min=0)
     ] = None,
-    as_json: Annotated[bool, json_of("observe.wait.api.Waited")] = False,
 ) -> None:
     """Wait until tasks have landed or failed, or wait for you. Exits with 0 only if all succeeded."""
-    if bool(ids) == everything:
+    if bool(request["task"]) == bool(request["all"]):
         raise InvalidInput("Nothing named to wait for.", remedy="Name tasks, or use --all.")
     deadline = None if timeout is None else time.monotonic() + timeout
-    query: dict[str, Any] = {"task": ids or [], "all": everything or None}
+    query: dict[str, Any] = request
     speaker, longest, shown = client(), FIRST_ROUND_S, set[tuple[str, str]]()
     with progress("waiting") as update:
         while True:
@@ -58,7 +58,7 @@ def wait(
             paused = "".join(f"; {_pause(row)}" for row in answer["paused"])
             open_, total = _unsettled(answer), len(answer["tasks"]) + len(_without_task(answer))
             update(f"waiting for {open_} of {total}{_delay(answer)}{paused}", total - open_, total)
-    _report(answer, as_json, shown if _is_one_screen() else set())
+    _report(answer, shown if _is_one_screen() else set())
     if not answer["done"]:
         raise Exit(1)
 
@@ -98,14 +98,13 @@ def _pause(row: dict[str, str]) -> str:
     return one_line(f"{row['target']} is paused: {row['reason'].splitlines()[0].rstrip('.')}")
 
 
-def _report(answer: dict[str, Any], as_json: bool, shown: set[tuple[str, str]]) -> None:
+def _report(answer: dict[str, Any], shown: set[tuple[str, str]]) -> None:
     """Print how everything stands, and why.
 
     Args:
         shown: The needs that were shown on the same screen during the wait; they are not repeated.
     """
-    if as_json:
-        emit({key: answer[key] for key in ("tasks", "merges", "done", "waits_for_person", "paused", "needs_you")})
+    if printed({key: answer[key] for key in ("tasks", "merges", "done", "waits_for_person", "paused", "needs_you")}):
         return
     rows = [(f"{row['number']:>5}", row) for row in answer["tasks"]]
     rows += [(row["merge_id"][:8], row) for row in _without_task(answer)]

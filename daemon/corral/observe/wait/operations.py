@@ -172,9 +172,11 @@ def _named(conn: Connection, references: list[str]) -> tuple[list[str], list[str
 @router.get("/wait", answer=WaitAnswer)
 async def wait(
     services: Services,
-    task: Sequence[str] = (),
-    merge: Sequence[str] = (),
-    everything: Annotated[bool, Called("all")] = False,
+    task: Annotated[Sequence[str], Field(description="Tasks or merge requests to wait for.")] = (),
+    merge: Annotated[Sequence[str], Field(description="Merge requests to wait for, by whole ids.")] = (),
+    everything: Annotated[
+        bool, Called("all"), Field(description="Wait for every open task and merge request.")
+    ] = False,
     timeout_s: Annotated[float, Field(ge=0, le=25)] = 25,
 ) -> Payload:
     """Answer when all that was named is settled, when the rest waits for a person, or after the time-out.

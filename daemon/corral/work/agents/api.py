@@ -11,26 +11,30 @@ from corral.core.answers import Error, FieldError, Instant
 from corral.core.states import RunnerName
 from corral.work.tasks.api import Short, Text
 
+A_VERSION = "A version: 1.2.0, or the first six or more characters of its hash."
+
 
 class ChosenVersion(BaseModel):
-    """A version: its number, or the first characters of its hash."""
+    """A version of an agent's definition."""
 
-    version: Short = Field(examples=["1.0.0"])
+    version: Short = Field(description=A_VERSION, examples=["1.0.0"])
 
 
 class NewRollout(ChosenVersion):
     """A version, and the share of the tasks that work by it."""
 
-    share: float = Field(gt=0, lt=1, examples=[0.2])
+    share: float = Field(gt=0, lt=1, description="Share of the tasks that work by it.", examples=[0.2])
 
 
 class NewImprovement(BaseModel):
-    """The feedback on an agent, and whether a version that does better is written into its file."""
+    """The feedback on an agent."""
 
     feedback: Annotated[Text, Field(max_length=100_000)] | None = Field(
-        default=None, examples=["It forgets to run the tests."]
+        default=None, description="Praise and complaints.", examples=["It forgets to run the tests."]
     )
-    deploy_if_better: bool = Field(default=False, examples=[False])
+    deploy_if_better: bool = Field(
+        default=False, description="Write a version that does better into the file.", examples=[False]
+    )
 
 
 class AgentLimits(TypedDict, total=False):

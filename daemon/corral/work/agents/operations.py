@@ -15,6 +15,7 @@ from corral.core.routing import EVERYONE, PERSON, Routes
 from corral.core.states import RunnerName
 from corral.work.agents import choices, definitions, improvements, record
 from corral.work.agents.api import (
+    A_VERSION,
     Agent,
     AgentChoice,
     AgentRecord,
@@ -35,6 +36,7 @@ from corral.work.agents.api import (
 from corral.work.tasks.api import Short
 from corral.work.workers.supervisor import Supervisor
 
+_Version = Annotated[Short, Field(description=A_VERSION)]
 router = Routes("agents", callers=EVERYONE)
 
 
@@ -65,7 +67,7 @@ async def version(services: Services, name: str, version: str) -> AgentVersionTe
 
 
 @router.get("/agents/{name}/diff")
-async def diff(services: Services, name: str, before: Short, after: Short) -> VersionDiff:
+async def diff(services: Services, name: str, before: _Version, after: _Version) -> VersionDiff:
     """The difference between two versions, as a unified diff."""
     return await services.work(lambda: definitions.diff(services, name, before, after))
 
@@ -140,9 +142,9 @@ async def agent_choices(services: Services) -> list[AgentChoice]:
 @router.get("/agent-record")
 async def agent_record(
     services: Services,
-    agent: Short | None = None,
-    since_s: Annotated[float, Field(gt=0, le=LONGEST_SPAN_S, description="How far back, seconds.")] = LONGEST_SPAN_S,
-    by: Annotated[record.By | None, Field(description="The groups to tell apart.")] = None,
+    agent: Annotated[Short | None, Field(description="An agent's name (default: all).")] = None,
+    since_s: Annotated[float, Field(gt=0, le=LONGEST_SPAN_S, description="How far back.")] = LONGEST_SPAN_S,
+    by: Annotated[record.By | None, Field(description="Also tell these apart.")] = None,
 ) -> list[AgentRecord]:
     """The results of the attempts of each agent; rates with their 95 % intervals, medians with how many they are of."""
     since = services.now() - timedelta(seconds=since_s)

@@ -14,12 +14,15 @@ MOST_NAMED = 1000
 
 
 class DeadTaskChoice(BaseModel):
-    """Dead tasks by id, all of them or none; or ``all`` that there are."""
+    """Dead tasks, all of those that are named or none."""
 
     task_ids: list[Short] = Field(
-        default_factory=list, max_length=MOST_NAMED, examples=[["2618ec66-8460-4ab7-a7d5-be211917ca79"]]
+        default_factory=list,
+        max_length=MOST_NAMED,
+        description="Task ids, or their first characters.",
+        examples=[["2618ec66-8460-4ab7-a7d5-be211917ca79"]],
     )
-    all: bool = False
+    all: bool = Field(default=False, description="All tasks of the queue.")
 
 
 class DeadTask(TypedDict):

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from corral.client.connection import segment
 from corral.core.visible import log_text
+from corral.faces.cli.asking import Field, Request
 from corral.faces.cli.parsing import Exit, Group, Option
-from corral.faces.cli.terminal.options import argument, client, json_of
-from corral.faces.cli.terminal.output import coloured, echo, emit, moment
+from corral.faces.cli.terminal.options import argument, client
+from corral.faces.cli.terminal.output import coloured, echo, moment, printed
 from corral.faces.cli.terminal.person import confirm
 from corral.faces.cli.terminal.tables import Column, table
 from corral.work.tasks.cli.task_view import show_task
 
 app = Group("The dead-letter queue: tasks that are out of retries.")
-Ids = Annotated[list[str] | None, argument("Task ids, or their first characters.", "ID", of="task")]
+_IDS = Field("task_ids", "ID", of="task")
 
 
-@app.command("list")
-def listing(
-    limit: Annotated[int | None, Option("--limit", min=1, help="Maximum number of tasks.")] = None,
-    as_json: Annotated[bool, json_of("work.dead_letters.api.DeadTask[]")] = False,
-) -> None:
+@app.command("list", prints="work.dead_letters.api.DeadTask[]")
+def listing(limit: Annotated[int | None, Option("--limit", min=1, help="Maximum number of tasks.")] = None) -> None:
     """List the tasks that are out of retries, the oldest first."""
     rows = client().listing("/dead-letters", {}, limit)
     columns: list[Column] = [
@@ -31,18 +28,16 @@ def listing(
         ("TITLE", "title", 40),
         ("ERROR", lambda row: f"{row['error_code']}: {row['error_message']}", 80),
     ]
-    table(rows, columns, empty="The dead-letter queue is empty.", as_json=as_json)
+    table(rows, columns, empty="The dead-letter queue is empty.")
 
 
-@app.command()
+@app.ask("GET /dead-letters/{task_id}")
 def show(
-    task_id: Annotated[str, argument("A task id, or its first characters.", "ID", of="task")],
-    as_json: Annotated[bool, json_of("work.dead_letters.api.DeadTaskFacts")] = False,
+    request: Request, task_id: Annotated[str, argument("A task id, or its first characters.", "ID", of="task")]
 ) -> None:
     """Show why a task is dead: each attempt, and the end of the last one's output."""
-    task = client().request("GET", f"/dead-letters/{segment(task_id)}")
-    if as_json:
-        emit(task)
+    task = request.send(task_id=task_id)
+    if printed(task):
         return
     show_task(task)
     if task["log_tail"]:
@@ -50,34 +45,26 @@ def show(
         print(log_text(task["log_tail"], colours=coloured()), end="", flush=True)
 
 
-@app.command()
-def retry(
-    task_ids: Ids = None,
-    every: Annotated[bool, Option("--all", help="All tasks of the queue.")] = False,
-    as_json: Annotated[bool, json_of("work.dead_letters.api.Acted")] = False,
-) -> None:
+@app.ask("POST /dead-letters/retry", _IDS, Field("all", "--all"))
+def retry(request: Request) -> None:
     """Run dead tasks again, with all their retries."""
-    _act("retry", task_ids, every, as_json, "pending")
+    _act(request, "pending")
 
 
-@app.command()
-def clear(
-    task_ids: Ids = None,
-    yes: Annotated[bool, Option("--yes", "-y", help="Do not prompt.")] = False,
-    as_json: Annotated[bool, json_of("work.dead_letters.api.Acted")] = False,
-) -> None:
+@app.ask("POST /dead-letters/clear", _IDS, "yes")
+def clear(request: Request, yes: Annotated[bool, Option("--yes", "-y", help="Do not prompt.")] = False) -> None:
     """Take tasks out of the queue; without an id, all of them after a question. They stay in `corral task list`."""
-    if not task_ids and not yes:
+    if "task_ids" not in request and not yes:
         number = len(client().listing("/dead-letters", {}, None))
         if number and not confirm(f"Clear all {number} tasks of the dead-letter queue?", default=False):
             raise Exit(1)
-    _act("clear", task_ids, not task_ids, as_json, "cleared")
+    request["all"] = "task_ids" not in request
+    _act(request, "cleared")
 
 
-def _act(verb: str, task_ids: list[str] | None, every: bool, as_json: bool, done: str) -> None:
-    answer = client().request("POST", f"/dead-letters/{verb}", {"task_ids": task_ids or [], "all": every})
-    if as_json:
-        emit(answer)
+def _act(request: Request, done: str) -> None:
+    answer = request.send()
+    if printed(answer):
         return
     for task_id in answer["task_ids"]:
         echo(f"{task_id}  {done}")

@@ -21,7 +21,9 @@ MOST_ITERATION = 2**31
 class LoopStop(BaseModel):
     """Why it is stopped."""
 
-    reason: Reason = Field(default="The loop was stopped.", examples=["Good enough."])
+    reason: Reason = Field(
+        default="The loop was stopped.", description="Reason, kept with it.", examples=["Good enough."]
+    )
 
 
 class NewLimits(BaseModel):
@@ -30,13 +32,20 @@ class NewLimits(BaseModel):
     max_iterations: Annotated[int, Field(ge=1, le=1_000_000)] | Literal["unlimited"] | None = Field(
         default=None, examples=[20]
     )
-    timeout_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    timeout_s: float | None = Field(
+        default=None,
+        gt=0,
+        allow_inf_nan=False,
+        description="Time of all iterations together, from where it goes on (default: as before).",
+    )
 
 
 class ChosenIteration(BaseModel):
-    """An iteration; null: the best one."""
+    """An iteration."""
 
-    iteration: int | None = Field(default=None, ge=1, le=MOST_ITERATION, examples=[2])
+    iteration: int | None = Field(
+        default=None, ge=1, le=MOST_ITERATION, description="Which one (default: the best).", examples=[2]
+    )
 
 
 class _Timed(TypedDict):

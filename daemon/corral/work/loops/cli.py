@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import uuid
 from pathlib import Path
 from typing import Annotated, Any
 
-from corral.client.connection import segment
 from corral.core.errors import InvalidInput
 from corral.core.visible import one_line, visible
+from corral.faces.cli.asking import Field, Request
 from corral.faces.cli.parsing import Group, Option
-from corral.faces.cli.terminal.diff_view import Stat, show_diff
-from corral.faces.cli.terminal.options import argument, author, client, json_object, json_of, option, session_id
-from corral.faces.cli.terminal.output import echo, emit, fact, paint, report, state
+from corral.faces.cli.terminal.diff_view import STAT, show_diff
+from corral.faces.cli.terminal.options import argument, option
+from corral.faces.cli.terminal.output import echo, fact, paint, printed, report, state
 from corral.faces.cli.terminal.tables import Column, age, table
-from corral.work.tasks.cli.submission import Agent, Command, Input, Priority, Prompt, Template, Values, read_prompt
-from corral.work.templates.cli.parameters import with_parameters
+from corral.work.tasks.cli import submission as work
+from corral.work.tasks.cli.submission import Values, key_of_one, make_whole
 
 app = Group("Loops: repeat work until criteria say that it is good.")
 Id = Annotated[
@@ -25,20 +24,30 @@ _ENDED = ("failed", "cancelled", "dead")
 Most = Annotated[
     str | None, option("--max-iterations", "Most iterations (default: loops.max_iterations).", "N|unlimited")
 ]
-Timeout = Annotated[
-    float | None, option("--timeout", "Time of all iterations together (default: loops.timeout_s).", "SECONDS")
-]
 
 
-@app.command()
+@app.ask(
+    "POST /tasks",
+    work.COMMAND,
+    work.PROMPT,
+    work.AGENT,
+    work.INPUT,
+    work.TEMPLATE,
+    "set_",
+    Field("title", "--title", "-t", "TEXT", also=" (default: from what is done)", required=False),
+    *("test", "junit", "threshold", "bound", "pattern", "json_path", "plateau", "condition"),
+    *("judge", "votes", "judge_model"),
+    Field("loop.any", "--any"),
+    "max_iterations",
+    Field("loop.timeout_s", "--timeout", "SECONDS"),
+    Field("loop.land_best", "--land-best"),
+    Field("target", "--onto", "BRANCH", of="branch"),
+    work.PRIORITY,
+    by="submitted_by",
+)
 def start(
-    command: Command = None,
-    prompt: Prompt = None,
-    agent: Agent = None,
-    input_data: Input = None,
-    template: Template = None,
+    request: Request,
     set_: Values = None,
-    title: Annotated[str | None, option("--title", "Title (default: from what is done).", "TEXT", short="-t")] = None,
     test: Annotated[str | None, option("--test", "Good when this command exits with 0.", "CMD")] = None,
     junit: Annotated[
         str | None, option("--junit", "JUnit report that --test writes, below the worktree.", "PATH")
@@ -46,7 +55,7 @@ def start(
     threshold: Annotated[
         str | None, option("--threshold", "Good when this command's number meets --target.", "CMD")
     ] = None,
-    target: Annotated[str | None, option("--target", "Target of --threshold, such as '>=0.9'.", "TARGET")] = None,
+    bound: Annotated[str | None, option("--target", "Target of --threshold, such as '>=0.9'.", "TARGET")] = None,
     pattern: Annotated[
         str | None, option("--pattern", "Regular expression that finds the number (default: the last one).", "REGEX")
     ] = None,
@@ -65,50 +74,34 @@ def start(
     ] = None,
     votes: Annotated[int, Option("--votes", min=1, max=15, help="Votes of --judge.")] = 3,
     judge_model: Annotated[str | None, option("--judge-model", "Model of --judge.", "MODEL")] = None,
-    any_: Annotated[bool, Option("--any", help="One criterion is enough (default: all must be met).")] = False,
     max_iterations: Most = None,
-    timeout: Timeout = None,
-    land_best: Annotated[bool, Option("--land-best", help="At its limits, land the best iteration.")] = False,
-    onto: Annotated[str | None, option("--onto", "Land on this branch.", "BRANCH", of="branch")] = None,
-    priority: Priority = None,
-    as_json: Annotated[bool, json_of("work.tasks.api.Submitted")] = False,
 ) -> None:
     """Start a loop: each iteration goes on in one worktree and is told what the last evaluation said; a good one lands."""
-    prompt = read_prompt(prompt)
-    if command is prompt is agent is template is None:
+    if not request.keys() & {"command", "prompt", "agent", "template"}:
         raise InvalidInput("A loop needs --command, --prompt, --agent or --template.", remedy="Add one of them.")
-    measured = _threshold(threshold, target, pattern, json_path, plateau)
+    measured = _threshold(threshold, bound, pattern, json_path, plateau)
     until = [*_tests(test, junit), *measured, *_condition(condition), *_judge(judge, votes, judge_model)]
-    loop = {"until": until, "any": any_, **_limits(max_iterations, timeout), "land_best": land_best}
-    input_object = json_object("--input", input_data, or_file=True)
-    body = {
-        "title": title or (None if template else _title(command, prompt, agent, input_object)),
-        "command": command,
-        "prompt": prompt,
-        "agent": agent,
-        "template": template,
-        "input_data": with_parameters(input_object, set_ or (), template),
-        "description": _described(input_object) if agent and not (prompt or command) else None,
-        "target": onto,
-        "loop": {name: value for name, value in loop.items() if value} if template else loop,
-        **({"priority": priority} if priority is not None else {}),
-        "idempotency_key": str(uuid.uuid4()),
-        "submitted_by": session_id(),
-        **author(),
-    }
-    if template is None and not until:
+    make_whole(request, set_)
+    request["loop"] = {**request.get("loop", {}), **_limits(max_iterations), **({"until": until} if until else {})}
+    request["idempotency_key"] = key_of_one()
+    if not request["template"]:
+        request["title"] = request["title"] or _title(request)
+    if request["agent"] and not (request["prompt"] or request["command"]):
+        request["description"] = _described(request["input_data"])
+    if request["template"] is None and not until:
         raise InvalidInput(
             "A loop needs a criterion.",
             cause="Without one nothing could say that its work is good.",
             remedy="Add --test, --threshold with --target, --condition or --judge.",
         )
-    answer = client().request("POST", "/tasks", body)
-    report(answer, f"{answer['task_id']}  {state(answer['status'])}  {one_line(answer['title'])}", as_json=as_json)
+    answer = request.send()
+    report(answer, f"{answer['task_id']}  {state(answer['status'])}  {one_line(answer['title'])}")
 
 
-def _title(command: str | None, prompt: str | None, agent: str | None, input_object: dict[str, Any] | None) -> str:
-    fields = input_object or {}
-    text = command or prompt or str(fields.get("title") or fields.get("task") or f"Loop of {agent}")
+def _title(request: Request) -> str:
+    fields = request["input_data"] or {}
+    own = fields.get("title") or fields.get("task") or f"Loop of {request['agent']}"
+    text = request["command"] or request["prompt"] or str(own)
     return (text.strip().splitlines() or ["Loop"])[0][:200]
 
 
@@ -161,26 +154,22 @@ def _judge(file: Path | None, votes: int, model: str | None) -> list[dict[str, A
     return [{"kind": "judge", "rubric": rubric, "votes": votes, **({"model": model} if model else {})}]
 
 
-def _limits(max_iterations: str | None, timeout_s: float | None) -> dict[str, Any]:
-    limits: dict[str, Any] = {"timeout_s": timeout_s} if timeout_s is not None else {}
-    if max_iterations is None:
-        return limits
-    if max_iterations == "unlimited":
-        return {**limits, "max_iterations": max_iterations}
+def _limits(max_iterations: str | None) -> dict[str, Any]:
+    if max_iterations in (None, "unlimited"):
+        return {"max_iterations": max_iterations} if max_iterations else {}
     if not max_iterations.isascii() or not max_iterations.isdecimal() or int(max_iterations[:9]) < 1:
         raise InvalidInput(
             f"--max-iterations {max_iterations!r} is no number of iterations.",
             remedy="Give one from 1, or `unlimited`.",
         )
-    return {**limits, "max_iterations": int(max_iterations)}
+    return {"max_iterations": int(max_iterations)}
 
 
-@app.command()
-def status(loop_id: Id, as_json: Annotated[bool, json_of("work.loops.api.LoopDetail")] = False) -> None:
+@app.ask("GET /loops/{loop_id}")
+def status(request: Request, loop_id: Id) -> None:
     """Show where a loop stands: iterations, the last verdict, the best one."""
-    loop = client().request("GET", f"/loops/{segment(loop_id)}")
-    if as_json:
-        emit(loop)
+    loop = request.send(loop_id=loop_id)
+    if printed(loop):
         return
     _show(loop)
 
@@ -218,12 +207,11 @@ def _next(loop: dict[str, Any]) -> str:
     return f"corral loop history {task}; then corral loop resume {task}{landing}"
 
 
-@app.command()
-def history(loop_id: Id, as_json: Annotated[bool, json_of("work.loops.api.Iteration[]")] = False) -> None:
+@app.ask("GET /loops/{loop_id}/history")
+def history(request: Request, loop_id: Id) -> None:
     """Show every iteration of a loop: commits, actions of its agent, evaluation; with --json all of it."""
-    rows = client().request("GET", f"/loops/{segment(loop_id)}/history")
-    if as_json:
-        emit(rows)
+    rows = request.send(loop_id=loop_id)
+    if printed(rows):
         return
     if not rows:
         echo("No iteration has been completed yet.")
@@ -244,8 +232,8 @@ def history(loop_id: Id, as_json: Annotated[bool, json_of("work.loops.api.Iterat
                 echo(paint(f"    {visible(line)}", "dim"))
 
 
-@app.command("list")
-def listing(as_json: Annotated[bool, json_of("work.loops.api.Loop[]")] = False) -> None:
+@app.ask("GET /loops", name="list")
+def listing(request: Request) -> None:
     """List the loops, the newest first."""
     columns: list[Column] = [
         ("TASK", lambda row: row["task_id"][:8], 8),
@@ -255,56 +243,33 @@ def listing(as_json: Annotated[bool, json_of("work.loops.api.Loop[]")] = False) 
         ("AGE", lambda row: age(row["created_at"]), 5),
         ("TITLE", "title", 60),
     ]
-    table(client().request("GET", "/loops"), columns, empty="There are no loops.", as_json=as_json)
+    table(request.send(), columns, empty="There are no loops.")
 
 
-@app.command()
-def stop(
-    loop_id: Id,
-    reason: Annotated[str | None, option("--reason", "Reason, kept with it.", "TEXT")] = None,
-    as_json: Annotated[bool, json_of("work.loops.api.LoopDetail")] = False,
-) -> None:
+@app.ask("POST /loops/{loop_id}/stop", Field("reason", "--reason", "TEXT"))
+def stop(request: Request, loop_id: Id) -> None:
     """Stop a loop; its iterations stay, and `corral loop resume` goes on from them."""
-    body = {"reason": reason} if reason is not None else {}
-    loop = client().request("POST", f"/loops/{segment(loop_id)}/stop", body)
-    report(loop, f"{loop['task_id']}  {state(loop['status'])}  {loop['iterations']} iterations", as_json=as_json)
+    loop = request.send(loop_id=loop_id)
+    report(loop, f"{loop['task_id']}  {state(loop['status'])}  {loop['iterations']} iterations")
 
 
-@app.command()
-def resume(
-    loop_id: Id,
-    max_iterations: Most = None,
-    timeout: Timeout = None,
-    as_json: Annotated[bool, json_of("work.loops.api.LoopDetail")] = False,
-) -> None:
+@app.ask("POST /loops/{loop_id}/resume", Field("timeout_s", "--timeout", "SECONDS"))
+def resume(request: Request, loop_id: Id, max_iterations: Most = None) -> None:
     """Let a loop that was stopped or ended at its limits go on from its last iteration."""
-    loop = client().request("POST", f"/loops/{segment(loop_id)}/resume", _limits(max_iterations, timeout))
-    report(loop, f"{loop['task_id']}  {state(loop['status'])}  {loop['iterations']} iterations", as_json=as_json)
+    request |= _limits(max_iterations)
+    loop = request.send(loop_id=loop_id)
+    report(loop, f"{loop['task_id']}  {state(loop['status'])}  {loop['iterations']} iterations")
 
 
-@app.command()
-def land(
-    loop_id: Id,
-    iteration: Annotated[int | None, Option("--iteration", min=1, help="Which one (default: the best).")] = None,
-    as_json: Annotated[bool, json_of("work.merges.wire.Submitted")] = False,
-) -> None:
+@app.ask("POST /loops/{loop_id}/land", Field("iteration", "--iteration"), prints="work.merges.wire.Submitted")
+def land(request: Request, loop_id: Id) -> None:
     """Queue what an iteration made for landing, although the loop has not converged."""
-    body = {} if iteration is None else {"iteration": iteration}
-    merge = client().request("POST", f"/loops/{segment(loop_id)}/land", body)
+    merge = request.send(loop_id=loop_id)
     line = f"{merge['merge_id']}  {state(merge['state'])}" if merge["merge_id"] else "The target has all of it already."
-    report(merge, line, as_json=as_json)
+    report(merge, line)
 
 
-@app.command()
-def diff(
-    loop_id: Id,
-    before: Annotated[
-        int | None,
-        Option("--from", min=0, help="Iteration to compare with (default: the one before; 0: the start)."),
-    ] = None,
-    after: Annotated[int | None, Option("--to", min=1, help="Iteration to show (default: the last one).")] = None,
-    stat: Stat = False,
-    as_json: Annotated[bool, json_of("work.loops.api.LoopDiff")] = False,
-) -> None:
+@app.ask("GET /loops/{loop_id}/diff", Field("before", "--from"), Field("after", "--to"), STAT)
+def diff(request: Request, loop_id: Id) -> None:
     """Show the changes between two iterations of a loop; by default those of the last one."""
-    show_diff(f"/loops/{segment(loop_id)}/diff", stat=stat, as_json=as_json, before=before, after=after)
+    show_diff(request, loop_id=loop_id)

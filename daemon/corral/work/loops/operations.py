@@ -20,6 +20,7 @@ from corral.work.loops.api import (
     LoopStop,
     NewLimits,
 )
+from corral.work.merges.api import WithPatch
 from corral.work.merges.diffs import MOST_SHOWN
 from corral.work.merges.wire import Submitted
 
@@ -48,9 +49,16 @@ async def history(services: Services, loop_id: str) -> list[Payload]:
 async def diff(
     services: Services,
     loop_id: str,
-    before: Annotated[int | None, Field(ge=0, le=MOST_ITERATION)] = None,
-    after: Annotated[int | None, Field(ge=1, le=MOST_ITERATION)] = None,
-    patch: bool = True,
+    before: Annotated[
+        int | None,
+        Field(
+            ge=0, le=MOST_ITERATION, description="Iteration to compare with (default: the one before; 0: the start)."
+        ),
+    ] = None,
+    after: Annotated[
+        int | None, Field(ge=1, le=MOST_ITERATION, description="Iteration to show (default: the last one).")
+    ] = None,
+    patch: WithPatch = True,
 ) -> Payload:
     """The changes between two iterations; by default those of the last one."""
     most = MOST_SHOWN if patch else None

@@ -155,19 +155,21 @@ class LoopSpec(_Part):
 
     Attributes:
         until: The criteria.
-        any: One converged criterion is enough; else all must have converged.
         max_iterations: None is ``loops.max_iterations``.
-        timeout_s: Of all iterations together; None is ``loops.timeout_s``.
         land: False: what it makes stays on its refs, and is never handed in.
-        land_best: At its limits, what the best iteration made goes to the merge queue.
     """
 
     until: list[Criterion] = Field(min_length=1, max_length=20)
-    any: bool = False
+    any: bool = Field(default=False, description="One criterion is enough (default: all must be met).")
     max_iterations: Annotated[int, Field(ge=1, le=1_000_000)] | Literal["unlimited"] | None = None
-    timeout_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    timeout_s: float | None = Field(
+        default=None,
+        gt=0,
+        allow_inf_nan=False,
+        description="Time of all iterations together (default: loops.timeout_s).",
+    )
     land: bool = True
-    land_best: bool = False
+    land_best: bool = Field(default=False, description="At its limits, land the best iteration.")
 
     def stored(self) -> dict[str, Any]:
         """As it is stored."""

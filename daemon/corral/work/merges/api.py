@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from pydantic import Field
 from typing_extensions import NotRequired, TypedDict
 
 from corral.coordination.sessions.api import NamedSession
 from corral.work.merges.wire import MergeSummary
+
+WithPatch = Annotated[
+    bool, Field(description="Whether the patch is answered, beside how many lines of each file changed.")
+]
 
 
 class FileChange(TypedDict):

@@ -2,52 +2,53 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 from corral.client.connection import Client
 from corral.config.trust import Claim
 from corral.core.errors import NotPermitted
 from corral.core.visible import one_line
+from corral.faces.cli.asking import Request
 from corral.faces.cli.parsing import Group
-from corral.faces.cli.terminal.options import client, json_of
-from corral.faces.cli.terminal.output import echo, emit, facts, moment
+from corral.faces.cli.terminal.options import client
+from corral.faces.cli.terminal.output import echo, facts, moment, printed
 from corral.faces.cli.terminal.person import refuse_agents
 
 app = Group("The roadmap: work off the tasks of .corral/state/roadmap.yaml.")
 
 
-@app.command()
-def start(as_json: Annotated[bool, json_of("work.roadmap.api.Supervision")] = False) -> None:
+@app.command(prints="work.roadmap.api.Supervision")
+def start() -> None:
     """Work on the roadmap from now on. It survives restarts; `corral supervisor stop` ends it.
 
     It approves the commands and prompts of the roadmap as they are now; later changes wait for `corral trust`.
     """
     daemon = client()
     _approve(daemon)
-    _show(daemon.request("POST", "/supervisor/start"), as_json)
+    _show(daemon.request("POST", "/supervisor/start"))
 
 
-@app.command()
-def once(as_json: Annotated[bool, json_of("work.roadmap.api.Supervision")] = False) -> None:
+@app.command(prints="work.roadmap.api.Supervision")
+def once() -> None:
     """Submit the tasks that are next, one time. It works while the supervisor is stopped.
 
     It approves the commands and prompts of the roadmap as they are now.
     """
     daemon = client()
     _approve(daemon)
-    _show(daemon.request("POST", "/supervisor/once"), as_json)
+    _show(daemon.request("POST", "/supervisor/once"))
 
 
-@app.command()
-def status(as_json: Annotated[bool, json_of("work.roadmap.api.Supervision")] = False) -> None:
+@app.ask("GET /supervisor")
+def status(request: Request) -> None:
     """Show how the roadmap stands: its tasks by status, the next ones, and errors in it."""
-    _show(client().request("GET", "/supervisor"), as_json)
+    _show(request.send())
 
 
-@app.command()
-def stop(as_json: Annotated[bool, json_of("work.roadmap.api.SupervisionStopped")] = False) -> None:
+@app.ask("POST /supervisor/stop")
+def stop(request: Request) -> None:
     """Pick no further tasks of the roadmap. Those in the queue go on."""
-    _show(client().request("POST", "/supervisor/stop"), as_json)
+    _show(request.send())
 
 
 def _approve(daemon: Client) -> None:
@@ -64,9 +65,8 @@ def _approve(daemon: Client) -> None:
         trust.store().approve(daemon.project.common_dir, claims)
 
 
-def _show(answer: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        emit(answer)
+def _show(answer: dict[str, Any]) -> None:
+    if printed(answer):
         return
     since = answer["since_at"]
     echo(f"started   since {moment(since)} UTC" if since else "stopped   start it with `corral supervisor start`")

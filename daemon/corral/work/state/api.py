@@ -10,22 +10,23 @@ from typing_extensions import TypedDict
 from corral.core.answers import Instant
 from corral.work.tasks.api import Short, StateKey
 
-Version = Annotated[int, Field(ge=0)]
+Version = Annotated[int, Field(ge=0, description="Only if the key has this version; 0: is new.")]
+Key = Annotated[StateKey, Field(description="A key.")]
 
 
 class NewValue(BaseModel):
-    """A value to set, any JSON; ``if_version``: only if the key has this version (0: only if it is not there)."""
+    """A value to set."""
 
-    key: StateKey = Field(examples=["schema"])
-    value: Any = Field(examples=[{"tables": 3}])
+    key: Key = Field(examples=["schema"])
+    value: Any = Field(description="A JSON value.", examples=[{"tables": 3}])
     if_version: Version | None = None
-    session_id: Short | None = None
+    session_id: Short | None = Field(None, description="The session that sets it.")
 
 
 class Gone(BaseModel):
-    """A key to delete; ``if_version``: only if it has this version."""
+    """A key to delete."""
 
-    key: StateKey = Field(examples=["schema"])
+    key: Key = Field(examples=["schema"])
     if_version: Version | None = Field(None, examples=[2])
 
 

@@ -5,65 +5,52 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any
 
-from corral.client.connection import segment
 from corral.core.visible import one_line
-from corral.faces.cli.parsing import Argument, Group, Option
-from corral.faces.cli.terminal.options import argument, client, json_of, session_id
-from corral.faces.cli.terminal.output import emit, report
+from corral.faces.cli.asking import Field, Request
+from corral.faces.cli.parsing import Argument, Group
+from corral.faces.cli.terminal.options import argument
+from corral.faces.cli.terminal.output import emit, for_programs, report
 from corral.faces.cli.terminal.tables import Column, table
 
 app = Group("Shared state: values that the agents at one task share while it lasts.")
 Task = Annotated[str, argument("A task id, or its first four or more characters.", "TASK", of="task")]
-Key = Annotated[str, Argument(help="A key.", metavar="KEY")]
-Version = Annotated[int | None, Option("--if-version", min=0, help="Only if the key has this version; 0: is new.")]
+_KEY, _VERSION = Field("key", "KEY", required=True), Field("if_version", "--if-version")
 
 
-@app.command("get")
-def get(task: Task, key: Key, as_json: Annotated[bool, json_of("work.state.api.Value")] = False) -> None:
+@app.ask("GET /tasks/{task_id}/state", _KEY, name="get", prints="work.state.api.Value")
+def get(request: Request, task: Task) -> None:
     """Print the value of a key, as JSON."""
-    (value,) = client().request("GET", _path(task), query={"key": key})
-    emit(value if as_json else value["value"])
+    (value,) = request.send(task_id=task)
+    emit(value if for_programs() else value["value"])
 
 
-@app.command("set")
+@app.ask("POST /tasks/{task_id}/state", _KEY, "value", _VERSION, by="session_id", name="set")
 def set_(
+    request: Request,
     task: Task,
-    key: Key,
     value: Annotated[str, Argument(help="A JSON value; anything else is taken as a text.", metavar="VALUE")],
-    if_version: Version = None,
-    as_json: Annotated[bool, json_of("work.state.api.Value")] = False,
 ) -> None:
     """Set a key; with --if-version only if nobody has changed it since you read it."""
-    body = {"key": key, "value": _parsed(value), "if_version": if_version, "session_id": session_id()}
-    stored = client().request("POST", _path(task), body)
-    report(stored, f"{one_line(key)}  version {stored['version']}", as_json=as_json)
+    request["value"] = _parsed(value)
+    stored = request.send(task_id=task)
+    report(stored, f"{one_line(request['key'])}  version {stored['version']}")
 
 
-@app.command("delete")
-def delete(
-    task: Task,
-    key: Key,
-    if_version: Version = None,
-    as_json: Annotated[bool, json_of("work.state.api.Deleted")] = False,
-) -> None:
+@app.ask("POST /tasks/{task_id}/state/delete", _KEY, _VERSION, name="delete")
+def delete(request: Request, task: Task) -> None:
     """Delete a key."""
-    answer = client().request("POST", f"{_path(task)}/delete", {"key": key, "if_version": if_version})
-    report(answer, f"{one_line(key)}  deleted", as_json=as_json)
+    report(request.send(task_id=task), f"{one_line(request['key'])}  deleted")
 
 
-@app.command("list")
-def listing(task: Task, as_json: Annotated[bool, json_of("work.state.api.Value[]")] = False) -> None:
+@app.ask("GET /tasks/{task_id}/state", name="list")
+def listing(request: Request, task: Task) -> None:
     """List the keys of a task with their values."""
     columns: list[Column] = [
         ("KEY", "key", 40),
         ("VERSION", "version", 7),
         ("VALUE", lambda row: json.dumps(row["value"], ensure_ascii=False), 80),
     ]
-    table(client().request("GET", _path(task)), columns, empty="No shared state.", as_json=as_json)
-
-
-def _path(task: str) -> str:
-    return f"/tasks/{segment(task)}/state"
+    table(request.send(task_id=task), columns, empty="No shared state.")
 
 
 def _parsed(text: str) -> Any:

@@ -6,14 +6,13 @@ from corral.coordination.services import Services
 from corral.core.routing import EVERYONE, Routes
 from corral.store.rows.tasks import SharedValue
 from corral.work.state import state as shared_state
-from corral.work.state.api import Deleted, Gone, NewValue, Value
-from corral.work.tasks.api import StateKey
+from corral.work.state.api import Deleted, Gone, Key, NewValue, Value
 
 router = Routes("state", "/tasks", callers=EVERYONE)
 
 
 @router.get("/{task_id}/state", answer=list[Value])
-async def listing(services: Services, task_id: str, key: StateKey | None = None) -> list[SharedValue]:
+async def listing(services: Services, task_id: str, key: Key | None = None) -> list[SharedValue]:
     """The values that agents share about a task, by key."""
     if key is not None:
         return [await services.store.read(shared_state.read, task_id, key)]

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from corral.core.visible import one_line
+from corral.faces.cli.asking import Request
 from corral.faces.cli.parsing import Group
-from corral.faces.cli.terminal.options import client, json_of
-from corral.faces.cli.terminal.output import echo, emit, moment, paint
+from corral.faces.cli.terminal.output import echo, moment, paint, printed
 from corral.faces.cli.terminal.tables import Column, table
 
 app = Group("Swarm: the running agents, and the limits of all together.")
@@ -31,12 +29,11 @@ def _seconds(value: float | None) -> str:
     return "" if value is None else f"{value:.1f}"
 
 
-@app.command()
-def status(as_json: Annotated[bool, json_of("work.swarm.api.Swarm")] = False) -> None:
+@app.ask("GET /swarm")
+def status(request: Request) -> None:
     """Show the running agents, what they use together, what keeps more from starting, and how the last 24 hours went."""
-    answer = client().request("GET", "/swarm")
-    if as_json:
-        emit(answer)
+    answer = request.send()
+    if printed(answer):
         return
     columns: list[Column] = [
         ("AGENT", "agent_id", 24),

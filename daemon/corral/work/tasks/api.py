@@ -48,19 +48,23 @@ Short = Annotated[Text, StringConstraints(min_length=1, max_length=128)]
 
 
 class Cancellation(BaseModel):
-    """Why; ``convention``: it ends ``failed``, with ``result.error_code`` "cancelled_by_orchestrator"."""
+    """Why a task is cancelled."""
 
-    reason: Reason = Field(default="Cancelled.", examples=["It is not needed any more."])
-    convention: bool = False
+    reason: Reason = Field(
+        default="Cancelled.", description="Reason, stored with the task.", examples=["It is not needed any more."]
+    )
+    convention: bool = Field(default=False, description="End it as failed, with error_code cancelled_by_orchestrator.")
 
 
 class Claim(Acting):
-    """The session that asks for work, and the task types (none: any); without a session, the person at the keyboard.
+    """The session that asks for work; without a session, the person at the keyboard.
 
     The same ``idempotency_key`` again gives the same task, while it is held.
     """
 
-    task_types: list[Short] = Field(default_factory=list, max_length=64, examples=[["review"]])
+    task_types: list[Short] = Field(
+        default_factory=list, max_length=64, description="Only tasks of this type.", examples=[["review"]]
+    )
     session_id: Short | None = Field(None, examples=["s-1"])
     idempotency_key: Short | None = None
 
@@ -68,17 +72,19 @@ class Claim(Acting):
 class Completion(Acting):
     """How a claimed task ended; ``session_id``: the session that claimed it."""
 
-    success: bool = Field(examples=[True])
-    result: dict[str, Any] | None = Field(None, examples=[{"findings": 0}])
-    error_message: Reason | None = None
+    success: bool = Field(description="Whether it succeeded; a failure is not retried.", examples=[True])
+    result: dict[str, Any] | None = Field(None, description="Result: a JSON object.", examples=[{"findings": 0}])
+    error_message: Reason | None = Field(None, description="Reason of the failure.")
     session_id: Short | None = Field(None, examples=["s-1"])
 
 
 class Opinion(BaseModel):
-    """A person's opinion of a task's work: 1 (useless) to 5 (excellent), or words, or both."""
+    """A person's opinion of a task's work: a number, or words, or both."""
 
-    rating: Annotated[int, Field(ge=1, le=5, strict=True)] | None = Field(None, examples=[4])
-    comment: Reason | None = Field(None, examples=["Good tests."])
+    rating: Annotated[int, Field(ge=1, le=5, strict=True)] | None = Field(
+        None, description="1 (useless) to 5 (excellent).", examples=[4]
+    )
+    comment: Reason | None = Field(None, description="Praise or complaint.", examples=["Good tests."])
 
 
 NewPriority = Annotated[
@@ -86,7 +92,15 @@ NewPriority = Annotated[
     WithJsonSchema(
         {
             "type": "object",
-            "properties": {"priority": {"type": "integer", "minimum": 0, "maximum": 10, "examples": [9]}},
+            "properties": {
+                "priority": {
+                    "type": "integer",
+                    "minimum": 0,
+                    "maximum": 10,
+                    "description": "10 first.",
+                    "examples": [9],
+                }
+            },
             "required": ["priority"],
         }
     ),

@@ -25,7 +25,7 @@ from corral.store.rows.tasks import TaskRow
 from corral.work.agents import record
 from corral.work.logtail import FURTHEST, LogPart, Tail, follow
 from corral.work.merges import diffs
-from corral.work.merges.api import Changes
+from corral.work.merges.api import Changes, WithPatch
 from corral.work.tasks import completion, tasks, views
 from corral.work.tasks import submitting as app_tasks
 from corral.work.tasks.api import (
@@ -83,12 +83,12 @@ async def submit_batch(services: Services, batch: Batch) -> BatchSubmitted:
 async def listing(
     services: Services,
     request: Request,
-    status: Sequence[TaskWord] = (),
-    min_priority: Annotated[int, Field(ge=0, le=10)] = 0,
-    agent: Short | None = None,
-    task_type: Short | None = None,
-    template: Short | None = None,
-    thread_id: Short | None = None,
+    status: Annotated[Sequence[TaskWord], Field(description="Only these statuses or outcomes.")] = (),
+    min_priority: Annotated[int, Field(ge=0, le=10, description="Only this priority and above.")] = 0,
+    agent: Annotated[Short | None, Field(description="Only tasks for this agent.")] = None,
+    task_type: Annotated[Short | None, Field(description="Only tasks of this type.")] = None,
+    template: Annotated[Short | None, Field(description="Only of this template.")] = None,
+    thread_id: Annotated[Short | None, Field(description="Only tasks of this batch.")] = None,
     task_id: Annotated[Sequence[Short], Field(max_length=100, description="Only these, by whole ids.")] = (),
     sort: Annotated[str, Field(max_length=16, description="`priority`, `oldest` or `newest`.")] = "priority",
     limit: Annotated[int, Field(ge=1, le=MOST)] = MOST,
@@ -189,7 +189,7 @@ async def log(
     task_id: str,
     offset: Annotated[int, Field(ge=0, le=FURTHEST)] = 0,
     wait_s: Annotated[float, Field(ge=0, le=30)] = 0,
-    attempt: Annotated[int | None, Field(gt=0, le=1_000_000)] = None,
+    attempt: Annotated[int | None, Field(gt=0, le=1_000_000, description="Attempt number (default: the last).")] = None,
     tail: Tail = None,
     readable: Annotated[bool, Field(description="A client's event stream as a person reads it.")] = False,
 ) -> LogPart:
@@ -231,7 +231,7 @@ async def followed(
 
 
 @router.get("/{task_id}/diff", answer=Changes)
-async def diff(services: Services, task_id: str, patch: bool = True) -> Payload:
+async def diff(services: Services, task_id: str, patch: WithPatch = True) -> Payload:
     """The changes of a task, while it runs with its uncommitted files; without ``patch`` only the numbers of lines."""
     most = diffs.MOST_SHOWN if patch else None
     return await services.work(lambda: diffs.of_task(services, task_id, most=most))

@@ -39,79 +39,104 @@ class AgentRequirements(BaseModel):
 
     model_config = ConfigDict(extra="allow")
 
-    capabilities: list[Short] = Field(default_factory=list, max_length=64)
+    capabilities: list[Short] = Field(
+        default_factory=list, max_length=64, description="A capability that its agent needs."
+    )
 
 
 class TaskSubmission(BaseModel):
-    """One task as a client submits it.
-
-    Attributes:
-        title: One line; default: the first line of the description.
-        command: A shell command, run in the task's worktree.
-        prompt: The prompt of an agent. Without command and prompt, a session claims the task.
-        agent: A member of the team, or an agent definition. Default prompt: the description, or the title.
-        agent_version: The version of its agent's definition to work by: its number, or six or more characters of its hash.
-        feedback: The opinion or expectation of a person at submission: the comment that its agent's record gets.
-        runner: Default: the agent's, or ``command`` or ``claude`` to match the other fields.
-        thread_id: The message thread of the task's batch.
-        deadline_at: Shown to the session that claims the task; not enforced.
-        priority: 0 to 10, 10 first.
-        wait_for: Ids of tasks (in a batch also local names) that must succeed first.
-        claims: Lock keys (paths, globs, logical keys) that it will change. It is not started beside a task with mostly
-            the same claims, and beside one that shares a few only when nothing else could start.
-        target: The branch to land on; None is ``landing.target``.
-        timeout_s: Time limit per attempt, seconds.
-        max_retries: None is ``tasks.max_retries``. A command's own exit code is retried only where one of both is set.
-        idempotency_key: A second submission with the same key returns the first one's task.
-        name: In a batch: a local name that other tasks of the batch can depend on; they can also name its title.
-        metadata: Kept and shown, and of no effect.
-        template: The name of the task template that it is made from, a file of ``.corral/templates``, which says what is done;
-            ``input_data`` then has the values of its parameters.
-        agents: How many agents do it independently, each a copy of it; their results are combined as ``combine`` says. A
-            worker executes each: a task that sessions claim has none.
-        combine: ``all``: each lands, and all must succeed; ``first``: the first success counts; ``vote``: the output that
-            most agree on; ``concat``: the outputs in a row; ``synthesize``: one more agent makes one of all.
-        parent_task_id: The task whose agent leads this one's: this one ends with it.
-        loop: It is repeated until criteria say that its work is good (:class:`corral.work.loops.spec.LoopSpec`).
-        steps: The tasks that it is made of, which wait for each other by ``name``: those of its template, never a client's.
-    """
+    """One task as a client submits it; without a title, the first line of its description is that."""
 
     model_config = ConfigDict(extra="forbid")
 
-    title: Title = Field(examples=["Add a greeting"])
-    description: Body | None = None
-    command: Body | None = Field(None, examples=["echo hi > hello.txt"])
-    prompt: Body | None = None
-    agent: Short | None = None
-    agent_version: Short | None = None
-    feedback: Reason | None = None
-    runner: RunnerName | None = None
-    task_type: Annotated[Text, StringConstraints(min_length=1, max_length=64)] = "task"
-    input_data: dict[str, Any] | None = None
-    priority: int = Field(default=5, ge=0, le=10, strict=True, examples=[5])
-    wait_for: list[Short] = Field(default_factory=list, max_length=1000)
-    ignore_dependency_failure: bool = False
-    agent_requirements: AgentRequirements | None = None
-    deadline_at: AwareDatetime | None = None
-    thread_id: Annotated[str, StringConstraints(pattern=f"^{THREAD}$")] | None = None
-    claims: list[Annotated[Text, StringConstraints(min_length=1, max_length=4096)]] = Field(
-        default_factory=list, max_length=1000
+    title: Title = Field(
+        description="Title; also the commit's subject.",
+        examples=["Add a greeting"],
     )
-    target: Annotated[Text, StringConstraints(min_length=1, max_length=1024)] | None = None
-    timeout_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    max_retries: int | None = Field(default=None, ge=0, le=100)
-    limits: TaskLimits = Field(default_factory=TaskLimits)
-    idempotency_key: Short | None = None
-    submitted_by: Short | None = None
-    author_name: Annotated[Text, StringConstraints(max_length=256)] | None = None
-    author_email: Annotated[Text, StringConstraints(max_length=256)] | None = None
-    name: Short | None = None
-    metadata: dict[str, Any] | None = None
-    template: Short | None = None
-    parent_task_id: Short | None = None
-    agents: int | None = Field(default=None, ge=1, le=50, strict=True)
-    combine: Combine | None = None
-    loop: LoopSpec | None = None
+    description: Body | None = Field(
+        default=None,
+        description="Description; without a command or prompt, a session must claim the task (`corral task claim`).",
+    )
+    command: Body | None = Field(
+        default=None, description="Shell command to run in the task's worktree.", examples=["echo hi > hello.txt"]
+    )
+    prompt: Body | None = Field(default=None, description="Prompt for an agent.")
+    agent: Short | None = Field(default=None, description="Agent to use: a team member or an agent definition.")
+    agent_version: Short | None = Field(
+        default=None, description="Version of its agent's definition: 1.2.0, or the begin of its hash."
+    )
+    feedback: Reason | None = Field(
+        default=None, description="Comment for the record of its agent, as by `task feedback`."
+    )
+    runner: RunnerName | None = Field(
+        default=None, description="Runner (default: its agent's; else claude for a prompt)."
+    )
+    task_type: Annotated[Text, StringConstraints(min_length=1, max_length=64)] = Field(
+        default="task", description="Type, for sessions that claim tasks."
+    )
+    input_data: dict[str, Any] | None = Field(
+        default=None, description="Input for its agent, or for its template: a JSON object."
+    )
+    priority: int = Field(
+        default=5, ge=0, le=10, strict=True, description="10 first (default: the template's, or 5).", examples=[5]
+    )
+    wait_for: list[Short] = Field(
+        default_factory=list, max_length=1000, description="A task that must land first; in a batch also by its name."
+    )
+    ignore_dependency_failure: bool = Field(default=False, description="Start even if a dependency fails.")
+    agent_requirements: AgentRequirements | None = Field(
+        default=None, description="What its agent has to be able to do."
+    )
+    deadline_at: AwareDatetime | None = Field(
+        default=None, description="Shown to the session that claims the task; not enforced."
+    )
+    thread_id: Annotated[str, StringConstraints(pattern=f"^{THREAD}$")] | None = Field(
+        default=None, description="Message thread of its batch."
+    )
+    claims: list[Annotated[Text, StringConstraints(min_length=1, max_length=4096)]] = Field(
+        default_factory=list,
+        max_length=1000,
+        description="A path or lock key that the task will change. It is not started beside one with mostly the same.",
+    )
+    target: Annotated[Text, StringConstraints(min_length=1, max_length=1024)] | None = Field(
+        default=None, description="Land on this branch (default: landing.target)."
+    )
+    timeout_s: float | None = Field(default=None, gt=0, allow_inf_nan=False, description="Time limit per attempt.")
+    max_retries: int | None = Field(
+        default=None, ge=0, le=100, description="Number of retries (default: tasks.max_retries)."
+    )
+    limits: TaskLimits = Field(default_factory=TaskLimits, description="Limits of each attempt.")
+    idempotency_key: Short | None = Field(
+        default=None, description="Idempotency key: the same key returns the same task."
+    )
+    submitted_by: Short | None = Field(default=None, description="The session that submits it.")
+    author_name: Annotated[Text, StringConstraints(max_length=256)] | None = Field(
+        default=None, description="Author of its commits where git's configuration has no identity."
+    )
+    author_email: Annotated[Text, StringConstraints(max_length=256)] | None = Field(
+        default=None, description="The author's address."
+    )
+    name: Short | None = Field(
+        default=None,
+        description="In a batch: a local name that other tasks of it can depend on; they can also name its title.",
+    )
+    metadata: dict[str, Any] | None = Field(default=None, description="Kept with it and shown: a JSON object.")
+    template: Short | None = Field(
+        default=None,
+        description="Template in .corral/templates that says what is done; `input_data` has the values of its parameters.",
+    )
+    parent_task_id: Short | None = Field(
+        default=None, description="Task whose agent leads this one's; it ends with it."
+    )
+    agents: int | None = Field(
+        default=None, ge=1, le=50, strict=True, description="Number of agents that do it, each by itself."
+    )
+    combine: Combine | None = Field(
+        default=None,
+        description="How their results become one (default: all). `all`: each lands; `first`: the first success; `vote`: what "
+        "most agree on; `concat`: in a row; `synthesize`: one more agent makes one of all.",
+    )
+    loop: LoopSpec | None = Field(default=None, description="Repeat it until criteria say that its work is good.")
     steps: SkipJsonSchema[list[TaskSubmission]] = Field(default_factory=list)
 
     @property

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from corral.faces.cli.terminal.options import client, json_of, option
+from corral.faces.cli.asking import Field, Request, asks
 from corral.faces.cli.terminal.output import report
 
 
-def pause(
-    reason: Annotated[str | None, option("--reason", "Reason, shown by status.", "TEXT")] = None,
-    as_json: Annotated[bool, json_of("work.workers.api.Paused")] = False,
-) -> None:
+@asks("POST /pause", Field("reason", "--reason", "TEXT"))
+def pause(request: Request) -> None:
     """Pause claiming and landing until `corral resume`. Running tasks continue; the pause survives restarts."""
-    answer = client().request("POST", "/pause", {"reason": reason})
-    report(answer, "paused: nothing is claimed or landed until `corral resume`", as_json=as_json)
+    report(request.send(), "paused: nothing is claimed or landed until `corral resume`")
 
 
-def resume(as_json: Annotated[bool, json_of("work.workers.api.Resumed")] = False) -> None:
+@asks("POST /resume")
+def resume(request: Request) -> None:
     """Resume claiming and landing."""
-    answer = client().request("POST", "/resume")
-    report(answer, "resumed" if answer["was_paused"] else "Corral was not paused.", as_json=as_json)
+    answer = request.send()
+    report(answer, "resumed" if answer["was_paused"] else "Corral was not paused.")

@@ -13,9 +13,14 @@ from corral.core.states import WorktreePurpose, WorktreeState
 class NewWorktree(Acting):
     """A worktree to be made."""
 
-    name: str = Field(min_length=1, max_length=64, examples=["login"])
-    base: str | None = Field(None, max_length=1024)
-    session_id: SessionId | None = Field(None, examples=["s-1"])
+    name: str = Field(
+        min_length=1,
+        max_length=64,
+        description="Name of the folder and, below corral/, of the branch.",
+        examples=["login"],
+    )
+    base: str | None = Field(None, max_length=1024, description="Start at this commit (default: the target's tip).")
+    session_id: SessionId | None = Field(None, description="The session that it is for.", examples=["s-1"])
 
 
 class Worktree(TypedDict):

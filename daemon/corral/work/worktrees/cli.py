@@ -10,9 +10,10 @@ from corral.client.connection import segment
 from corral.core.errors import WorkAtRisk
 from corral.core.marks import of_a_session
 from corral.core.visible import one_line
+from corral.faces.cli.asking import Field, Request
 from corral.faces.cli.parsing import Group
-from corral.faces.cli.terminal.options import argument, client, json_of, option, session_id
-from corral.faces.cli.terminal.output import echo, emit, report
+from corral.faces.cli.terminal.options import argument, client
+from corral.faces.cli.terminal.output import echo, for_programs, printed, report
 from corral.faces.cli.terminal.person import refuse_agents
 from corral.faces.cli.terminal.progress import progress
 from corral.faces.cli.terminal.tables import Column, table
@@ -20,10 +21,10 @@ from corral.faces.cli.terminal.tables import Column, table
 app = Group("Worktrees of tasks and sessions, and salvaged work.")
 
 
-@app.command("list")
-def listing(as_json: Annotated[bool, json_of("work.worktrees.api.Worktree[]")] = False) -> None:
+@app.ask("GET /worktrees", name="list")
+def listing(request: Request) -> None:
     """List the worktrees that Corral created."""
-    rows = client().listing("/worktrees")
+    rows = request.listing()
     columns: list[Column] = [
         ("NAME", "name", 40),
         ("STATE", "state", 12),
@@ -32,44 +33,37 @@ def listing(as_json: Annotated[bool, json_of("work.worktrees.api.Worktree[]")] =
         ("PATH", "path", 80),
         ("NOTE", "note", 240),
     ]
-    table(rows, columns, empty="No worktrees.", as_json=as_json)
+    table(rows, columns, empty="No worktrees.")
 
 
-@app.command()
-def create(
-    name: Annotated[str, argument("Name of the folder and, below corral/, of the branch.", "NAME")],
-    base: Annotated[
-        str | None, option("--base", "Start at this commit (default: the target's tip).", "COMMIT", of="branch")
-    ] = None,
-    as_json: Annotated[bool, json_of("work.worktrees.api.Worktree")] = False,
-) -> None:
+@app.ask("POST /worktrees", Field("name", "NAME"), Field("base", "--base", "COMMIT", of="branch"), by="session_id")
+def create(request: Request) -> None:
     """Create a worktree that is ready to use: dependencies, environment files, ports."""
-    body = {"name": name, "base": base, "session_id": session_id()}
-    with progress(f"making {name}"):
-        answer = client().request("POST", "/worktrees", body, timeout_s=600)
-    report(answer, answer["path"], as_json=as_json)
+    with progress(f"making {request['name']}"):
+        answer = request.send(timeout_s=600)
+    report(answer, answer["path"])
 
 
-@app.command()
+@app.ask("DELETE /worktrees/{name}")
 def remove(
+    request: Request,
     name: Annotated[str, argument("A worktree's name, as `corral worktree list` shows it.", "NAME", of="worktree")],
-    as_json: Annotated[bool, json_of("work.worktrees.api.RemovedWorktree")] = False,
 ) -> None:
     """Remove a worktree. Its unlanded work is saved first; `recover` restores it."""
     with progress(f"removing {name}"):
-        answer = client().request("DELETE", f"/worktrees/{segment(name)}", timeout_s=300)
+        answer = request.send(name=name, timeout_s=300)
     if not answer["removed"]:
         why, _, what_to_do = (answer["note"] or "").partition("\n")
         raise WorkAtRisk(f"{name} was not removed.", cause=why, remedy=what_to_do, details={"worktree": answer})
     saved = f"; its state is saved as {answer['salvage_ref']}" if answer.get("salvage_ref") else ""
     lost = f"\n{one_line(answer['note'])}" if answer["note"] else ""
-    report(answer, f"removed {answer['name']}{saved}{lost}", as_json=as_json)
+    report(answer, f"removed {answer['name']}{saved}{lost}")
 
 
-@app.command()
-def pool(as_json: Annotated[bool, json_of("work.worktrees.api.Pool")] = False) -> None:
+@app.ask("GET /worktrees/pool")
+def pool(request: Request) -> None:
     """Show the worktrees that are kept for the next tasks."""
-    state = client().request("GET", "/worktrees/pool")
+    state = request.send()
     columns: list[Column] = [
         ("NAME", "name", 40),
         ("SIZE", lambda row: f"{row['size_bytes'] / 2**20:,.0f} MB", 12),
@@ -78,8 +72,7 @@ def pool(as_json: Annotated[bool, json_of("work.worktrees.api.Pool")] = False) -
         ("PATH", "path", 80),
         ("NOTE", "note", 240),
     ]
-    if as_json:
-        emit(state)
+    if printed(state):
         return
     table(state["worktrees"], columns, empty="No worktree is kept.")
     size = f"{state['size_bytes'] / 2**20:,.0f} of {state['most_mb']:,} MB"
@@ -90,12 +83,11 @@ def pool(as_json: Annotated[bool, json_of("work.worktrees.api.Pool")] = False) -
             echo(f"{title}: {row['count']} × {row['reason']}")
 
 
-@app.command()
+@app.command(prints="work.worktrees.api.Recovery")
 def recover(
     name: Annotated[
         str | None, argument("A worktree's name or a salvage ref; without it: list.", "NAME", of="saved work")
     ] = None,
-    as_json: Annotated[bool, json_of("work.worktrees.api.Recovery")] = False,
 ) -> None:
     """List saved work, or restore it into a new worktree.
 
@@ -110,8 +102,8 @@ def recover(
         path = f"/worktrees/{segment(known_as)}/recover{'' if is_agent else '/all'}"
         with progress(f"recovering {name}"):
             answer = client().request("POST", path, timeout_s=300)
-        report(answer, f"{answer['path']}  (branch {answer['branch']}, from {answer['ref']})", as_json=as_json)
-        if not as_json:
+        report(answer, f"{answer['path']}  (branch {answer['branch']}, from {answer['ref']})")
+        if not for_programs():
             _tell_of_ignored(answer)
         return
     rows = client().listing("/salvage")
@@ -125,7 +117,7 @@ def recover(
         ("WHY", "reason", 50),
         ("REF", "ref", 90),
     ]
-    table(rows, columns, empty="No saved work.", as_json=as_json)
+    table(rows, columns, empty="No saved work.")
 
 
 def _tell_of_ignored(answer: Mapping[str, Any]) -> None:

@@ -17,18 +17,17 @@ from corral.config.paths import Project, find_checkout, find_guarded, find_proje
 from corral.core.errors import Conflict, CorralError, InvalidInput, NotAProject
 from corral.core.instants import UTC, iso, span_s
 from corral.core.visible import one_line
+from corral.faces.cli.asking import declared
 from corral.faces.cli.guard import hook
 from corral.faces.cli.parsing import Exit, Group, Option
 from corral.faces.cli.project.own_files import give_back, replace_file
-from corral.faces.cli.terminal.options import here, json_of, option, session_id
-from corral.faces.cli.terminal.output import echo, emit, paint, report
+from corral.faces.cli.terminal.options import here, option, session_id
+from corral.faces.cli.terminal.output import echo, for_programs, paint, printed, report
 from corral.faces.cli.terminal.person import confirm, refuse_agents
 from corral.git.process.command import Git
 
 app = Group("Guard: a git hook that tells a commit whose files it would take along; edits that cannot be checked.")
 MOST_NAMED = 10
-MOST_COMMITTED = 20_000
-"""Files of a commit that are looked at, as the daemon takes them."""
 ANSWER_WITHIN_S = 5.0
 MOST_ALLOWED_S = 2 * 86_400.0
 RECORD = "corral-guard.json"
@@ -36,21 +35,21 @@ RECORD = "corral-guard.json"
 Yes = Annotated[bool, Option("--yes", "-y", help="Do not prompt.")]
 
 
-@app.command()
-def install(yes: Yes = False, as_json: Annotated[bool, json_of("faces.cli.api.GuardInstalled")] = False) -> None:
+@app.command(prints="faces.cli.api.GuardInstalled")
+def install(yes: Yes = False) -> None:
     """Put the guard into the pre-commit hook; a hook that is there stays and runs after it."""
     refuse_agents("Installing the guard", "corral guard install")
     project, checkout = find_project(here()), _checkout()
     file = hook.hook_file(checkout)
     scope = _scope(project, checkout, file)
     if scope is not None and not hook.is_in(file):
-        if not as_json:
+        if not for_programs():
             echo(f"{paint('will change', 'bold')} {file}: {scope}")
         if not yes and not confirm("Change it?", default=False):
             raise Exit(1)
     _remember(project, {*_recorded_hooks(project), str(file)})
     hook.put_in(file)
-    report({"hook": str(file), "installed": True}, f"The guard is in {file}.", as_json=as_json)
+    report({"hook": str(file), "installed": True}, f"The guard is in {file}.")
 
 
 def _scope(project: Project, checkout: Git, file: Path) -> str | None:
@@ -68,17 +67,17 @@ def _scope(project: Project, checkout: Git, file: Path) -> str | None:
     )
 
 
-@app.command()
-def remove(as_json: Annotated[bool, json_of("faces.cli.api.GuardRemoved")] = False) -> None:
+@app.command(prints="faces.cli.api.GuardRemoved")
+def remove() -> None:
     """Take the guard out of every hook that it was put into; the hooks are then as they were."""
     refuse_agents("Removing the guard", "corral guard remove")
     gone = take_out_everywhere(find_project(here(), initialised=False), hook.hook_file(_checkout()))
     sentence = f"The guard is out of {', '.join(gone)}." if gone else "The guard is in no hook."
-    report({"removed": gone}, sentence, as_json=as_json)
+    report({"removed": gone}, sentence)
 
 
-@app.command()
-def status(as_json: Annotated[bool, json_of("faces.cli.api.GuardStatus")] = False) -> None:
+@app.command(prints="faces.cli.api.GuardStatus")
+def status() -> None:
     """Show whether commits in this checkout are checked, and by which hook."""
     checkout = _checkout()
     file = hook.hook_file(checkout)
@@ -88,16 +87,15 @@ def status(as_json: Annotated[bool, json_of("faces.cli.api.GuardStatus")] = Fals
         "hooks_path": hook.configured_folder(checkout),
         "former_hook": str(saved) if os.path.lexists(saved := file.with_name(hook.SAVED)) else None,
     }
-    if as_json:
-        emit(answer)
+    if printed(answer):
         return
     echo(f"The guard is {'in' if answer['installed'] else 'not in'} {file}.")
     if answer["former_hook"]:
         echo(f"It then runs {answer['former_hook']}.")
 
 
-@app.command()
-def check(as_json: Annotated[bool, json_of("coordination.locks.api.CommitChecked")] = False) -> None:
+@app.command(prints="coordination.locks.api.CommitChecked")
+def check() -> None:
     """Check the commit that is being made; the hook runs this. Exits with 4 if it would take along another session's files."""
     try:
         answer = _ask_daemon()
@@ -106,19 +104,14 @@ def check(as_json: Annotated[bool, json_of("coordination.locks.api.CommitChecked
         print(f"corral guard: this commit was not checked: {error.message}", file=sys.stderr)
         if error.remedy:
             print(f"  {error.remedy}", file=sys.stderr)
-    if as_json:
-        emit(answer)
-    else:
+    if not printed(answer):
         _print_held(answer["held"])
     if answer["held"] and answer["enforcement"] == "enforce":
         raise Exit(Conflict.exit_code)
 
 
-@app.command()
-def allow(
-    span: Annotated[str, option("--for", "How long: 30m, 1h, 2d at most.", "SPAN")] = "1h",
-    as_json: Annotated[bool, json_of("faces.cli.api.EditsAllowed")] = False,
-) -> None:
+@app.command(prints="faces.cli.api.EditsAllowed")
+def allow(span: Annotated[str, option("--for", "How long: 30m, 1h, 2d at most.", "SPAN")] = "1h") -> None:
     """Let edits pass of which nobody can say whether the file is held: there is no daemon, and its database cannot be read."""
     refuse_agents("Letting edits pass", f"corral guard allow --for {shlex.quote(span)}")
     project = find_guarded(here())
@@ -133,7 +126,7 @@ def allow(
     sentence = (
         f"Until {until:%H:%M} UTC edits in {project.root} pass where they cannot be checked; held files stay refused."
     )
-    report({"until": iso(until)}, sentence, as_json=as_json)
+    report({"until": iso(until)}, sentence)
 
 
 def _ask_daemon() -> dict[str, Any]:
@@ -142,9 +135,10 @@ def _ask_daemon() -> dict[str, Any]:
     index = Path(checkout.work_tree or here(), index_file) if index_file else None
     staged = checkout.check("diff", "--cached", "--name-only", "--no-renames", "-z", index_file=index).names
     nothing: dict[str, Any] = {"enforcement": "off", "held": []}
-    paths = [path for path in staged[:MOST_COMMITTED] if path.isprintable()]
+    most = declared()["POST /locks/check-commit"]["takes"]["paths"]["most"]
+    paths = [path for path in staged[:most] if path.isprintable()]
     if left := len(staged) - len(paths):
-        limits = f"their names have unprintable characters, or there are more than {MOST_COMMITTED:,}"
+        limits = f"their names have unprintable characters, or there are more than {most:,}"
         print(f"corral guard: files of this commit that were not checked: {left:,} ({limits})", file=sys.stderr)
     if not paths:
         return nothing

@@ -17,7 +17,7 @@ from corral.faces.cli.nouns import NOUNS
 from corral.faces.cli.parsing import Group, Option
 from corral.faces.cli.program.settings_file import PLACE_HELP, Place, approve_own, change
 from corral.faces.cli.terminal.expansion import layers_of, unapproved
-from corral.faces.cli.terminal.options import argument, json_of, project
+from corral.faces.cli.terminal.options import argument, project
 from corral.faces.cli.terminal.output import report
 from corral.faces.cli.terminal.tables import Column, table
 
@@ -28,15 +28,15 @@ app = Group("Aliases: own names for whole commands.")
 Name = Annotated[str, argument("Name of the alias.", "NAME")]
 
 
-@app.command("list")
-def listing(as_json: Annotated[bool, json_of("faces.cli.api.AliasListed[]")] = False) -> None:
+@app.command("list", prints="faces.cli.api.AliasListed[]")
+def listing() -> None:
     """List the aliases of the configuration files."""
     where = project()
     rows = [_row(where, alias) for _, alias in sorted(aliases_of(layers_of(where)).items())]
     columns: list[Column] = [
         ("NAME", "name", 24), ("COMMAND", "command", 60), ("FROM", "source", 24), ("NOTE", _note, 40),
     ]  # fmt: skip
-    table(rows, columns, empty="No aliases. `corral alias set NAME COMMAND` adds one.", as_json=as_json)
+    table(rows, columns, empty="No aliases. `corral alias set NAME COMMAND` adds one.")
 
 
 def _row(where: Project, alias: Alias) -> AliasListed:
@@ -55,14 +55,13 @@ def _note(row: Mapping[str, Any]) -> str:
     return "" if row["approved"] else "not approved: corral trust"
 
 
-@app.command("set")
+@app.command("set", prints="faces.cli.api.AliasListed")
 def set_(
     name: Name,
     command: Annotated[
         list[str], argument("The command, quoted, with $1, $@ or $name for arguments; without `corral`.", "COMMAND")
     ],
     place: Annotated[Place, Option("--file", help=f"{PLACE_HELP}.")] = Place.LOCAL,
-    as_json: Annotated[bool, json_of("faces.cli.api.AliasListed")] = False,
 ) -> None:
     """Add an alias, or replace one. It can hide no command."""
     where = project()
@@ -77,7 +76,7 @@ def set_(
     approve_own(where, of_aliases([written]))
     alias = aliases_of(layers_of(where))[name]
     line = f"corral {name} is now: corral {one_line(alias.command)}  ({alias.source})"
-    report(_row(where, alias), line, as_json=as_json)
+    report(_row(where, alias), line)
 
 
 def _require_command(known: dict[str, Alias], name: str, first: str) -> None:
@@ -98,13 +97,12 @@ def _require_command(known: dict[str, Alias], name: str, first: str) -> None:
         raise InvalidInput(f"There is no command {first!r}.{suggestion}", remedy="`corral --help` lists the commands.")
 
 
-@app.command()
+@app.command(prints="faces.cli.api.AliasRemoved")
 def remove(
     name: Annotated[str, argument("Name of the alias.", "NAME", of="alias")],
     place: Annotated[
         Place | None, Option("--file", help=f"{PLACE_HELP} (default: the one that counts).", show_default=False)
     ] = None,
-    as_json: Annotated[bool, json_of("faces.cli.api.AliasRemoved")] = False,
 ) -> None:
     """Remove an alias from its file."""
     where = project()
@@ -127,8 +125,4 @@ def remove(
             ) from error
 
     change(where, chosen, removed)
-    report(
-        {"name": name, "source": chosen.source, "removed": True},
-        f"removed {name} from {chosen.source}",
-        as_json=as_json,
-    )
+    report({"name": name, "source": chosen.source, "removed": True}, f"removed {name} from {chosen.source}")

@@ -17,8 +17,7 @@ from corral.config.paths import Project, find_project
 from corral.core.errors import CorralError, InvalidInput, NotAProject
 from corral.faces.cli.parsing import Context, Option
 from corral.faces.cli.terminal.context import here
-from corral.faces.cli.terminal.options import json_of
-from corral.faces.cli.terminal.output import echo, emit, paint, report
+from corral.faces.cli.terminal.output import echo, emit, for_programs, paint, printed, report
 from corral.faces.cli.terminal.person import is_terminal, refuse_agents
 from corral.faces.cli.terminal.tables import table
 
@@ -41,7 +40,6 @@ def set_key(
     webhook: Annotated[
         bool, Option("--webhook", help="Store the secret that notifications to the webhook are signed with.")
     ] = False,
-    as_json: Annotated[bool, json_of("faces.cli.api.KeyStored")] = False,
 ) -> None:
     """Store the key for the Messages API, from a prompt or standard input."""
     kind = WEBHOOK_SECRET if webhook else API_KEY
@@ -59,13 +57,12 @@ def set_key(
         kept_in = Source.KEYCHAIN if in_keychain else Source.FILE
         shadow = WEBHOOK_VARIABLE in os.environ
         answer = {"stored_in": kept_in.value, "shadowed_by_environment": shadow, "daemon": None}
-        report(answer, f"The signing secret is stored in the {_NAMES[kept_in]}.", as_json=as_json)
+        report(answer, f"The signing secret is stored in the {_NAMES[kept_in]}.")
         return
     stored_in = _store(key, in_file=file)
     daemon = _tell_daemon()
     shadow = os.environ.get("ANTHROPIC_API_KEY") is not None
-    if as_json:
-        emit({"stored_in": stored_in.value, "shadowed_by_environment": shadow, "daemon": daemon})
+    if printed({"stored_in": stored_in.value, "shadowed_by_environment": shadow, "daemon": daemon}):
         return
     echo(f"The key is stored in the {_NAMES[stored_in]}.")
     if shadow:
@@ -75,7 +72,6 @@ def set_key(
 
 def remove_key(
     webhook: Annotated[bool, Option("--webhook", help="Remove the webhook's signing secret.")] = False,
-    as_json: Annotated[bool, json_of("faces.cli.api.KeyRemoved")] = False,
 ) -> None:
     """Remove the stored key from the keychain and the encrypted file."""
     kind = WEBHOOK_SECRET if webhook else API_KEY
@@ -83,7 +79,7 @@ def remove_key(
     if webhook:
         places = WebhookSecret(os.environ, PERSON_TIMEOUT_S).remove()
         answer = {"removed_from": places, "daemon": None}
-        report(answer, f"Removed from: {', '.join(places) or 'nowhere, none is stored'}.", as_json=as_json)
+        report(answer, f"Removed from: {', '.join(places) or 'nowhere, none is stored'}.")
         return
     stored = _stored()
     removed = [Source.FILE] if stored.delete() else []
@@ -93,7 +89,7 @@ def remove_key(
     except NoKeychain:
         pass
     daemon = _tell_daemon()
-    if as_json:
+    if for_programs():
         emit({"removed_from": [source.value for source in removed], "daemon": daemon})
     elif removed:
         echo(f"The key is removed from the {' and the '.join(_NAMES[source] for source in removed)}.")
@@ -101,13 +97,13 @@ def remove_key(
         echo("No key is stored. Keys in the environment or in .env stay.")
 
 
-def key_status(as_json: Annotated[bool, json_of("faces.cli.api.KeyLooked")] = False) -> None:
+def key_status() -> None:
     """Show where the key for the Messages API comes from."""
     project = _project()
     looks = list(_places(project, PERSON_TIMEOUT_S).lookups())
     used = next((look for look in looks if look.key is not None), None)
     daemon = _ask_daemon(project, "GET", "/keys")
-    if as_json:
+    if for_programs():
         key = used.key if used else None
         emit(
             {

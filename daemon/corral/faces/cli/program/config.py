@@ -16,27 +16,26 @@ from corral.config.paths import Project
 from corral.core.errors import NOT_IN_THIS_VERSION, ConfigInvalid, NotFound
 from corral.faces.cli.parsing import Exit, Group
 from corral.faces.cli.program import api_key, config_values
-from corral.faces.cli.terminal.options import argument, client, json_of, project
-from corral.faces.cli.terminal.output import echo, emit, paint
+from corral.faces.cli.terminal.options import argument, client, project
+from corral.faces.cli.terminal.output import echo, emit, for_programs, paint, printed
 from corral.faces.cli.terminal.tables import Column, table
 
 app = Group("Settings: the values in force, and whether the files are valid.")
-app.command("set-key", any_words=True)(api_key.set_key)
-app.command("remove-key")(api_key.remove_key)
-app.command("key-status")(api_key.key_status)
-app.command("get")(config_values.get)
-app.command("set")(config_values.set_)
-app.command("unset")(config_values.unset)
-app.command("edit")(config_values.edit)
-app.command("explain")(config_values.explain)
+app.command("set-key", any_words=True, prints="faces.cli.api.KeyStored")(api_key.set_key)
+app.command("remove-key", prints="faces.cli.api.KeyRemoved")(api_key.remove_key)
+app.command("key-status", prints="faces.cli.api.KeyLooked")(api_key.key_status)
+app.command("get", prints="faces.cli.api.SettingInForce")(config_values.get)
+app.command("set", prints="faces.cli.api.SettingWritten")(config_values.set_)
+app.command("unset", prints="faces.cli.api.SettingWritten")(config_values.unset)
+app.command("edit", prints="faces.cli.api.FileEdited")(config_values.edit)
+app.command("explain", prints="faces.cli.api.SettingExplained")(config_values.explain)
 
 
-@app.command()
+@app.command(prints="faces.cli.api.SettingsShown")
 def show(
     key: Annotated[
         str | None, argument("A setting or a section, such as landing.", "KEY", show_default=False, of="section")
     ] = None,
-    as_json: Annotated[bool, json_of("faces.cli.api.SettingsShown")] = False,
 ) -> None:
     """Show the settings in force and their sources."""
     answer = client().request("GET", "/config")
@@ -54,8 +53,7 @@ def show(
         raise NotFound(
             f"There is no setting {key!r}.", cause=NOT_IN_THIS_VERSION, remedy="`corral config show` lists all of them."
         )
-    if as_json:
-        emit({"profile": answer["profile"], "settings": rows, "warnings": answer["warnings"]})
+    if printed({"profile": answer["profile"], "settings": rows, "warnings": answer["warnings"]}):
         return
     for row in rows:
         row["value"] = json.dumps(row["value"], ensure_ascii=False)
@@ -69,8 +67,8 @@ def _from(row: dict[str, Any]) -> str:
     return f"{row['source']}, profile {row['profile']}" if row["profile"] else str(row["source"])
 
 
-@app.command()
-def profiles(as_json: Annotated[bool, json_of("faces.cli.api.ProfileListed[]")] = False) -> None:
+@app.command(prints="faces.cli.api.ProfileListed[]")
+def profiles() -> None:
     """List the profiles of the configuration files, and the one that is in use."""
     where = project()
     with_settings = read_layers(where, account.home())
@@ -96,8 +94,8 @@ def profiles(as_json: Annotated[bool, json_of("faces.cli.api.ProfileListed[]")] 
         ("INHERITS", lambda row: ", ".join(row["inherits"]), 40),
         ("FROM", lambda row: ", ".join(row["files"]), 60),
     ]
-    table(rows, columns, empty="", as_json=as_json)
-    if not as_json:
+    table(rows, columns, empty="")
+    if not for_programs():
         echo("The daemon runs with it." if running else "No daemon runs; the next one starts with it.")
 
 
@@ -110,8 +108,8 @@ def _leaves(section: dict[str, Any], known: dict[str, str], prefix: str = "") ->
             yield key, value
 
 
-@app.command()
-def validate(as_json: Annotated[bool, json_of("faces.cli.api.SettingsValidated")] = False) -> None:
+@app.command(prints="faces.cli.api.SettingsValidated")
+def validate() -> None:
     """Check the files, this shell's variables and the target's committed settings. Needs no daemon."""
     from corral.faces.cli.program.references import missing  # the schema is slow to import
     from corral.faces.cli.project.trust import COMMITTED, committed_config
@@ -126,7 +124,7 @@ def validate(as_json: Annotated[bool, json_of("faces.cli.api.SettingsValidated")
     errors: list[dict[str, str]] = []
     for wrong in [*(wrong for variant in variants for wrong in variant.errors), *missing(where, loaded)]:
         errors += [wrong] if wrong not in errors else []
-    if as_json:
+    if for_programs():
         emit({"valid": not errors, "errors": errors, "warnings": loaded.warnings})
         if errors:
             raise Exit(ConfigInvalid.exit_code)

@@ -35,8 +35,8 @@ from corral.faces.cli.program.settings_file import (
 )
 from corral.faces.cli.project.trust import committed_config
 from corral.faces.cli.terminal.context import Common
-from corral.faces.cli.terminal.options import argument, client, json_of, project
-from corral.faces.cli.terminal.output import echo, emit, fact, paint, report
+from corral.faces.cli.terminal.options import argument, client, project
+from corral.faces.cli.terminal.output import echo, fact, for_programs, paint, printed, report
 from corral.faces.cli.terminal.person import confirm, is_terminal
 from corral.faces.cli.terminal.tables import table
 
@@ -66,16 +66,16 @@ def setting_of(key: str) -> Setting:
     return known[key]
 
 
-def get(key: Key, as_json: Annotated[bool, json_of("faces.cli.api.SettingInForce")] = False) -> None:
+def get(key: Key) -> None:
     """Print the value of a setting that is in force."""
     setting_of(key)
     answer = client().request("GET", "/config")
     value: Any = answer["settings"]
     for name in key.split("."):
         value = value[name]
-    if as_json:
-        emit({"key": key, "value": value, "source": answer["sources"][key], "profile": answer["profiles"].get(key)})
-    else:
+    if not printed(
+        {"key": key, "value": value, "source": answer["sources"][key], "profile": answer["profiles"].get(key)}
+    ):
         echo(visible(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 
@@ -83,7 +83,6 @@ def set_(
     key: Key,
     value: Annotated[str, argument("The value; a list as YAML, such as '[a, b]'; null where it may be.", "VALUE")],
     place: File = None,
-    as_json: Annotated[bool, json_of("faces.cli.api.SettingWritten")] = False,
 ) -> None:
     """Write a setting into a file, where comments stay. With --profile: into that profile.
 
@@ -95,7 +94,7 @@ def set_(
     parsed = _parsed(setting, value)
     changed = change(where, chosen, lambda content: with_value(content, _path(key), parsed))
     approve_own(where, claims_of(where, chosen, key, parsed))
-    _report(where, key, chosen, changed, as_json)
+    _report(where, key, chosen, changed)
 
 
 def _parsed(setting: Setting, text: str) -> Any:
@@ -111,9 +110,7 @@ def _path(key: str) -> list[str]:
     return [*([SECTION, Common.profile] if Common.profile else []), *key.split(".")]
 
 
-def unset(
-    key: Key, place: File = None, as_json: Annotated[bool, json_of("faces.cli.api.SettingWritten")] = False
-) -> None:
+def unset(key: Key, place: File = None) -> None:
     """Remove a setting from a file; without --file from the file that counts."""
     setting_of(key)
     where = project()
@@ -129,7 +126,7 @@ def unset(
                 remedy=f"`corral config explain {key}`.",
             ) from error
 
-    _report(where, key, chosen, change(where, chosen, removed), as_json)
+    _report(where, key, chosen, change(where, chosen, removed))
 
 
 def _deciding_place(where: Any, key: str) -> Place:
@@ -149,18 +146,18 @@ def _deciding_place(where: Any, key: str) -> Place:
     )
 
 
-def _report(where: Any, key: str, place: Place, changed: bool, as_json: bool) -> None:
+def _report(where: Any, key: str, place: Place, changed: bool) -> None:
     """Say what was written, and whether it counts."""
     setting = explained(where, setting_of(key))
     answer = {"key": key, "file": str(file_of(where, place)), "changed": changed, "value": setting["value"]}
     answer |= {"source": setting["source"], "profile": setting["profile"]}
     line = f"{key} in force: {json.dumps(setting['value'], ensure_ascii=False)}  ({setting['source']})"
-    report(answer, line if changed else f"Nothing to change. {line}", as_json=as_json)
+    report(answer, line if changed else f"Nothing to change. {line}")
     mine = next(
         (row for row in setting["layers"] if (row["source"], row["profile"]) == (place.source, Common.profile)), None
     )
     is_idle = mine is not None and not mine["counts"]
-    if as_json or not (changed or is_idle):
+    if for_programs() or not (changed or is_idle):
         return
     if place == Place.TEAM and is_idle and key.startswith("landing."):
         echo(
@@ -172,11 +169,10 @@ def _report(where: Any, key: str, place: Place, changed: bool, as_json: bool) ->
         echo(paint(f"{place.source} does not decide this setting: {mine['why'].removeprefix('no: ')}.", "yellow"))
 
 
-def explain(key: Key, as_json: Annotated[bool, json_of("faces.cli.api.SettingExplained")] = False) -> None:
+def explain(key: Key) -> None:
     """Show where a setting comes from: each file and variable that sets it, and why the others do not count."""
     setting = explained(project(), setting_of(key))
-    if as_json:
-        emit(setting)
+    if printed(setting):
         return
     echo(f"{paint(key, 'bold')} = {one_line(json.dumps(setting['value'], ensure_ascii=False))}")
     echo(f"  {visible(setting['description'])}")
@@ -196,10 +192,7 @@ def explain(key: Key, as_json: Annotated[bool, json_of("faces.cli.api.SettingExp
         )
 
 
-def edit(
-    place: Annotated[Place, Option("--file", help=f"{PLACE_HELP}.")] = Place.TEAM,
-    as_json: Annotated[bool, json_of("faces.cli.api.FileEdited")] = False,
-) -> None:
+def edit(place: Annotated[Place, Option("--file", help=f"{PLACE_HELP}.")] = Place.TEAM) -> None:
     """Edit a file in $EDITOR; an invalid one does not replace the file."""
     where = project()
     file, before = file_of(where, place), content_of(where, place)
@@ -227,7 +220,7 @@ def edit(
                 validate(where, place, after)
             break
         except ConfigInvalid as error:
-            if not is_terminal() or as_json:
+            if not is_terminal() or for_programs():
                 raise _not_kept(error, copy) from error
             echo(paint(visible(f"{error.message}\n{error.cause}"), "red"))
             if not confirm("Edit it again?", default=True):
@@ -236,9 +229,7 @@ def edit(
         write(file, after)
     copy.unlink()
     report(
-        {"file": str(file), "changed": after != before},
-        f"wrote {file}" if after != before else "Nothing was changed.",
-        as_json=as_json,
+        {"file": str(file), "changed": after != before}, f"wrote {file}" if after != before else "Nothing was changed."
     )
 
 

@@ -19,8 +19,8 @@ from corral.core.marks import started_by_work_of
 from corral.core.visible import one_line
 from corral.faces.cli.parsing import Exit, Group, Option
 from corral.faces.cli.program import service
-from corral.faces.cli.terminal.options import argument, client, guarded_project, json_of, project
-from corral.faces.cli.terminal.output import echo, emit, paint, report
+from corral.faces.cli.terminal.options import argument, client, guarded_project, project
+from corral.faces.cli.terminal.output import echo, emit, for_programs, paint, printed, report
 from corral.faces.cli.terminal.person import confirm, refuse_agents
 from corral.faces.cli.terminal.progress import progress
 from corral.runners.environment import lasting_environment
@@ -31,22 +31,18 @@ STOP_S = 20.0
 """The daemon itself stops within 15 seconds."""
 
 
-@app.command()
+@app.command(prints="faces.cli.api.DaemonRunning")
 def start(
-    as_json: Annotated[bool, json_of("faces.cli.api.DaemonRunning")] = False,
     detach: Annotated[bool, Option("--detach", hidden=True, help="Accepted and ignored.")] = True,
 ) -> None:
     """Start the daemon, if it does not run."""
     crashes.forget(project())
     health = client().ensure_daemon()
-    report(_state(project(), health), _running(health), as_json=as_json)
+    report(_state(project(), health), _running(health))
 
 
-@app.command()
-def stop(
-    drain: Annotated[bool, Option("--drain", help="Let running tasks finish first.")] = False,
-    as_json: Annotated[bool, json_of("faces.cli.api.DaemonStopped")] = False,
-) -> None:
+@app.command(prints="faces.cli.api.DaemonStopped")
+def stop(drain: Annotated[bool, Option("--drain", help="Let running tasks finish first.")] = False) -> None:
     """Stop the workers, mark their tasks interrupted, and wait for the daemon to exit."""
     try:
         stopped = stop_and_wait(guarded_project(), drain=drain, until_asked=True)
@@ -56,7 +52,7 @@ def stop(
             raise
         stopped = False  # none can start to end what outlived the last one
         line = "The daemon was not running. Its workers go on until one starts with a new database, which ends them."
-    report({"stopped": stopped, "running": False}, line, as_json=as_json)
+    report({"stopped": stopped, "running": False}, line)
 
 
 def stop_and_wait(
@@ -175,24 +171,18 @@ def _announced(where: Project) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-@app.command()
-def restart(
-    drain: Annotated[bool, Option("--drain", help="Let running tasks finish first.")] = False,
-    as_json: Annotated[bool, json_of("faces.cli.api.DaemonRunning")] = False,
-) -> None:
+@app.command(prints="faces.cli.api.DaemonRunning")
+def restart(drain: Annotated[bool, Option("--drain", help="Let running tasks finish first.")] = False) -> None:
     """Stop the daemon if it runs, and start it; workers and verifications go on meanwhile."""
     where = project()
     stop_and_wait(where, drain=drain, leave_workers=True)
     crashes.forget(where)
     health = client().ensure_daemon()
-    report(_state(where, health), _running(health), as_json=as_json)
+    report(_state(where, health), _running(health))
 
 
-@app.command("install")
-def install(
-    yes: Annotated[bool, Option("--yes", "-y", help="Do not prompt.")] = False,
-    as_json: Annotated[bool, json_of("faces.cli.api.ServiceInstalled")] = False,
-) -> None:
+@app.command("install", prints="faces.cli.api.ServiceInstalled")
+def install(yes: Annotated[bool, Option("--yes", "-y", help="Do not prompt.")] = False) -> None:
     """Let your system's service manager start the daemon, also after a crash; records this terminal's environment.
 
     A systemd user unit, or a launchd agent. Verifications get the recorded environment, whoever starts the daemon.
@@ -200,7 +190,7 @@ def install(
     refuse_agents("Installing a service", "corral daemon install")
     where = project()
     unit = service.planned(where, lasting_environment(os.environ))
-    if not as_json:
+    if not for_programs():
         echo(f"{paint('will write', 'bold')} {unit.file}")
         echo("The daemon and the verifications get this environment from now on; no key is in it:")
         for name, value in unit.environment.items():
@@ -211,8 +201,7 @@ def install(
     running = Client(where, autostart=False).health() is not None
     if not running:
         client().ensure_daemon()
-    if as_json:
-        emit({"name": unit.name, "file": str(unit.file), "environment": dict(unit.environment)})
+    if printed({"name": unit.name, "file": str(unit.file), "environment": dict(unit.environment)}):
         return
     echo(paint(f"{unit.name} is installed" + ("." if running else ", and the daemon runs."), "green"))
     if running:
@@ -221,8 +210,8 @@ def install(
     echo("  A key of the Messages API: corral config set-key. To take it back: corral daemon uninstall")
 
 
-@app.command("uninstall")
-def uninstall(as_json: Annotated[bool, json_of("faces.cli.api.ServiceRemoved")] = False) -> None:
+@app.command("uninstall", prints="faces.cli.api.ServiceRemoved")
+def uninstall() -> None:
     """Stop the daemon, and delete its unit. Afterwards commands and sessions start it, as before."""
     refuse_agents("Removing a service", "corral daemon uninstall")
     where = guarded_project()
@@ -235,16 +224,16 @@ def uninstall(as_json: Annotated[bool, json_of("faces.cli.api.ServiceRemoved")] 
     stopped = stop_and_wait(where, until_asked=True)
     unit = service.remove(where)
     line = f"{unit.name if unit else 'The unit'} is removed" + (", and the daemon stopped." if stopped else ".")
-    report({"removed": str(unit.file) if unit else None, "stopped": stopped}, line, as_json=as_json)
+    report({"removed": str(unit.file) if unit else None, "stopped": stopped}, line)
 
 
-@app.command()
-def status(as_json: Annotated[bool, json_of("faces.cli.api.DaemonState")] = False) -> None:
+@app.command(prints="faces.cli.api.DaemonState")
+def status() -> None:
     """Show whether the daemon runs. Starts nothing; exits with 5 if it does not run."""
     where = guarded_project()
     answer = _state(where, Client(where, autostart=False).health())
     line = f"{_running(answer)} at {answer['address'] or answer['socket']}" if answer["running"] else "not running"
-    report(answer, line, as_json=as_json)
+    report(answer, line)
     if not answer["running"]:
         raise Exit(DaemonUnreachable.exit_code)
 
@@ -267,11 +256,10 @@ def _state(where: Project, health: dict[str, Any] | None) -> dict[str, Any]:
     }
 
 
-@app.command()
+@app.command(prints="faces.cli.api.DatabaseAdopted")
 def adopt(
     file: Annotated[Path, argument("A database that Corral set aside, or one from a backup.", "FILE")],
     yes: Annotated[bool, Option("--yes", "-y", help="Do not prompt.")] = False,
-    as_json: Annotated[bool, json_of("faces.cli.api.DatabaseAdopted")] = False,
 ) -> None:
     """Take over the tasks of a copied or restored repository's database."""
     where = project()
@@ -291,14 +279,13 @@ def adopt(
     with progress("adopting the database"):
         answer = adopt_database(where, file.absolute())
     replaced = f" The previous database is now {answer['replaced']}." if answer["replaced"] else ""
-    report(answer, f"adopted {answer['adopted']}.{replaced} `corral status` starts the daemon.", as_json=as_json)
+    report(answer, f"adopted {answer['adopted']}.{replaced} `corral status` starts the daemon.")
 
 
-@app.command()
+@app.command(prints="faces.cli.api.LogLine[]")
 def logs(
     lines: Annotated[int, Option("--lines", "-n", help="Number of lines.", min=1)] = 50,
     follow: Annotated[bool, Option("--follow", "-f", help="Follow the log.")] = False,
-    as_json: Annotated[bool, json_of("faces.cli.api.LogLine[]")] = False,
 ) -> None:
     """Show the daemon's log (JSON, one event per line)."""
     file = guarded_project().logs_dir / "corral.log"
@@ -308,7 +295,7 @@ def logs(
         )
     with file.open(encoding="utf-8", errors="replace") as handle:
         last = handle.readlines()[-lines:]
-        if as_json and not follow:
+        if for_programs() and not follow:
             emit([json.loads(line) for line in last if line.endswith("}\n")])
             return
         for line in last:

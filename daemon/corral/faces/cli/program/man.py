@@ -15,10 +15,11 @@ from corral.core.errors import NOT_IN_THIS_VERSION, InvalidInput, NotFound
 from corral.core.visible import one_line
 from corral.faces.cli.help import CATEGORIES, PROGRAM, described, pages, reached, record_of, usage_of
 from corral.faces.cli.parsing import HELP, Context, Group, Option
-from corral.faces.cli.terminal.options import argument, json_of
-from corral.faces.cli.terminal.output import echo, emit
+from corral.faces.cli.terminal.options import argument, command
+from corral.faces.cli.terminal.output import echo, emit, for_programs, printed
 
 
+@command(prints="faces.cli.api.ManPage[]")
 def man(
     command: Annotated[
         list[str] | None, argument("A command, such as `task submit` (default: corral itself).", "COMMAND", of="page")
@@ -27,21 +28,20 @@ def man(
         Path | None,
         Option("--write", metavar="FOLDER", help="Write all pages into this folder, such as a man1.", file_okay=False),
     ] = None,
-    as_json: Annotated[bool, json_of("faces.cli.api.ManPage[]")] = False,
 ) -> None:
     """Show the manual page of a command. On a terminal in `man`, else as roff."""
     name = " ".join(command or ())
     if write is not None:
         if name:
             raise InvalidInput("--write writes the pages of all commands.", remedy="Leave the command out.")
-        _write(write, as_json)
+        _write(write)
         return
     if name and name not in pages():
         raise NotFound(
             f"There is no command {name!r}.", cause=NOT_IN_THIS_VERSION, remedy="`corral --help` lists the commands."
         )
     text = page_of(_program(), name)
-    if as_json:
+    if for_programs():
         emit([{"name": title_of(name), "file": None, "text": text}])
     elif sys.stdout.isatty() and shutil.which("man"):
         _show(title_of(name), text)
@@ -55,7 +55,7 @@ def _program() -> Group:
     return app
 
 
-def _write(folder: Path, as_json: bool) -> None:
+def _write(folder: Path) -> None:
     program, rows = _program(), []
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -65,9 +65,7 @@ def _write(folder: Path, as_json: bool) -> None:
             rows.append({"name": title_of(name), "file": str(file), "text": None})
     except OSError as error:
         raise InvalidInput(f"Cannot write {error.filename or folder}.", cause=str(error.strerror)) from error
-    if as_json:
-        emit(rows)
-    else:
+    if not printed(rows):
         echo(one_line(f"wrote {len(rows)} pages into {folder}"))
 
 

@@ -7,15 +7,15 @@ from typing import Annotated
 
 from corral.core.errors import NotFound
 from corral.faces.cli.schemas import error_schema, schemas
-from corral.faces.cli.terminal.options import argument, json_of
+from corral.faces.cli.terminal.options import argument, command
 from corral.faces.cli.terminal.output import emit
 
 
+@command(prints="faces.cli.api.Schema")
 def schema(
     command: Annotated[
         list[str] | None, argument("A command, such as `task list` (default: all).", "COMMAND", of="command")
     ] = None,
-    as_json: Annotated[bool, json_of("faces.cli.api.Schema")] = False,
 ) -> None:
     """Print the JSON Schema of a command's JSON output. Needs no repository.
 

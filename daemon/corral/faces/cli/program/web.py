@@ -8,20 +8,18 @@ from typing import Annotated
 
 from corral.faces.cli.parsing import Option
 from corral.faces.cli.terminal.context import client
-from corral.faces.cli.terminal.options import json_of
-from corral.faces.cli.terminal.output import report
+from corral.faces.cli.terminal.options import command
+from corral.faces.cli.terminal.output import for_programs, report
 from corral.faces.cli.terminal.person import refuse_agents
 
 
-def web(
-    no_open: Annotated[bool, Option("--no-open", help="Print the link only; open no browser.")] = False,
-    as_json: Annotated[bool, json_of("faces.web.api.Link")] = False,
-) -> None:
+@command(prints="faces.web.api.Link")
+def web(no_open: Annotated[bool, Option("--no-open", help="Print the link only; open no browser.")] = False) -> None:
     """Print a link that opens the web view once, within a minute, and open it in a browser."""
     refuse_agents("Opening the web view", "corral web")
     link = client().request("POST", "/web/links")
-    report(link, link["url"], as_json=as_json)
-    if not no_open and not as_json and _has_browser():
+    report(link, link["url"])
+    if not no_open and not for_programs() and _has_browser():
         import webbrowser  # of all commands only this one needs it
 
         webbrowser.open(link["url"])

@@ -19,8 +19,8 @@ from corral.core.instants import UTC
 from corral.core.visible import one_line
 from corral.faces.cli.parsing import Exit, Option
 from corral.faces.cli.project import claude_settings, drift, init_record, verification
-from corral.faces.cli.terminal.options import here, json_of
-from corral.faces.cli.terminal.output import echo, emit, paint
+from corral.faces.cli.terminal.options import command, here
+from corral.faces.cli.terminal.output import echo, paint, printed
 from corral.faces.cli.terminal.progress import progress
 
 if TYPE_CHECKING:
@@ -38,9 +38,9 @@ _OF_THE_MACHINE = (
 _STYLE = {"ok": "green", "warning": "yellow", "error": "red"}
 
 
+@command(prints="faces.cli.api.DoctorCheck[]")
 def doctor(
     verify: Annotated[bool, Option("--verify", help="Also run the verification commands in a fresh worktree.")] = False,
-    as_json: Annotated[bool, json_of("faces.cli.api.DoctorCheck[]")] = False,
 ) -> None:
     """Check the machine and the repository. Repairs nothing; exits with 1 on a problem."""
     checks: list[DoctorCheck] = []
@@ -48,9 +48,7 @@ def doctor(
         for check in itertools.chain(_checks(), _dry_run() if verify else ()):
             checks.append(check)
             update(f"checked {check['check']}")
-    if as_json:
-        emit(checks)
-    else:
+    if not printed(checks):
         for check in checks:
             echo(f"{paint(check['status'].ljust(7), _STYLE[check['status']])} {check['check']}: {check['message']}")
             if check["remedy"]:

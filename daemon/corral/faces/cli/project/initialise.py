@@ -26,8 +26,8 @@ from corral.faces.cli.parsing import Exit, Option
 from corral.faces.cli.project import claude_settings, init_record, own_files, project_copies, verification
 from corral.faces.cli.project import trust as project_trust
 from corral.faces.cli.project.project_copies import Copies
-from corral.faces.cli.terminal.options import argument, here, json_of, option
-from corral.faces.cli.terminal.output import echo, emit, paint
+from corral.faces.cli.terminal.options import argument, command, here, option
+from corral.faces.cli.terminal.output import echo, emit, for_programs, paint
 from corral.faces.cli.terminal.person import confirm, is_terminal, refuse_agents
 from corral.git import refs
 from corral.git.process.command import Git, open_checkout, open_repository
@@ -40,6 +40,7 @@ _PURPOSES = {
 """The purpose of each change of Claude Code's settings."""
 
 
+@command(prints="faces.cli.api.Initialised")
 def init(
     path: Annotated[Path | None, argument("The repository (default: this one).", "PATH")] = None,
     yes: Annotated[bool, Option("--yes", "-y", help="Do not prompt.")] = False,
@@ -80,17 +81,16 @@ def init(
     check: Annotated[
         bool, Option("--check/--no-check", help="Run the verification in a fresh worktree, for 20 s at most.")
     ] = True,
-    as_json: Annotated[bool, json_of("faces.cli.api.Initialised")] = False,
 ) -> None:
     """Prepare a repository: write .corral/ and, after showing it, hooks, an agent and a skill into .claude/."""
     project = find_project(path or here(), initialised=False)
     git = open_repository(project.common_dir)
     _refuse_unknown_checkout(project, find_checkout(path or here()), git)
     branch = _target(git, target or _configured_target(project))
-    prepared = _installed(project, template, version, update=update, yes=yes, as_json=as_json)
+    prepared = _installed(project, template, version, update=update, yes=yes)
     if prepared and target is None:
         branch = _target(git, _configured_target(project))
-    ask = not yes and not as_json
+    ask = not yes and not for_programs()
     answers = Answers(branch, target is not None, verify or [])
     files = _files(project, answers, may_change=bool(prepared) or (ask and is_terminal()))
     changes = project.config_file in files and project.config_file.exists()
@@ -111,7 +111,7 @@ def init(
     copies = replace(copies, remarks=(*copies.remarks, *unrecorded))
     brought = project_trust.untrusted(project)
     place = _place(project)
-    if not as_json:
+    if not for_programs():
         _show(project, branch, files, edits, copies)
         _show_place(place)
         if brought:
@@ -126,7 +126,7 @@ def init(
     excluded = _excluded(project, edits.get(_local(settings))) if settings is not None else {}
     own_files.write(project, {**excluded, **_contents(project, files, edits, copies, lock, allow=allow)})
     _approve(project, brought, {os.path.relpath(file, project.root) for file in files})
-    if as_json:
+    if for_programs():
         written = [str(file) for file in files]
         emit(
             {
@@ -145,7 +145,7 @@ def init(
 
 
 def _installed(
-    project: Project, template: str | None, version: str | None, *, update: bool, yes: bool, as_json: bool
+    project: Project, template: str | None, version: str | None, *, update: bool, yes: bool
 ) -> dict[str, Any]:
     """Install the template that a person named; empty if they named none."""
     if template is None:
@@ -154,7 +154,7 @@ def _installed(
         return {}
     from corral.work.templates.cli.installing import Wanted, install
 
-    return {"template": install(project, Wanted(template, version, update), yes=yes, as_json=as_json)}
+    return {"template": install(project, Wanted(template, version, update), yes=yes)}
 
 
 def _shipped_lock(

@@ -18,8 +18,8 @@ from corral.config.trust import Claim, TrustStore, of_agents, of_aliases, of_set
 from corral.core.errors import CorralError
 from corral.core.visible import one_line, visible
 from corral.faces.cli.parsing import Exit, Option
-from corral.faces.cli.terminal.options import here, json_of
-from corral.faces.cli.terminal.output import echo, emit, paint
+from corral.faces.cli.terminal.options import command, here
+from corral.faces.cli.terminal.output import echo, emit, for_programs, paint, report
 from corral.faces.cli.terminal.person import confirm, refuse_agents
 from corral.git import refs
 from corral.git.process.command import open_repository
@@ -27,10 +27,10 @@ from corral.git.process.command import open_repository
 COMMITTED = ".corral/config.yaml"
 
 
+@command(prints="faces.cli.api.Trust")
 def trust(
     yes: Annotated[bool, Option("--yes", "-y", help="Do not prompt.")] = False,
     revoke: Annotated[bool, Option("--revoke", help="Revoke every approval for this project.")] = False,
-    as_json: Annotated[bool, json_of("faces.cli.api.Trust")] = False,
 ) -> None:
     """Show what this project's files would run on this machine, and approve it."""
     refuse_agents("Approving commands", "corral trust")
@@ -39,16 +39,16 @@ def trust(
     if revoke:
         gone = answers.revoke(project.common_dir)
         tell_daemon(project)
-        emit({"revoked": gone}) if as_json else echo("All approvals for this project are revoked.")
+        report({"revoked": gone}, "All approvals for this project are revoked.")
         return
     unapproved = untrusted(project)
-    if not as_json:
+    if not for_programs():
         show(unapproved)
     if unapproved and not yes and not confirm("Allow Corral to run these on this machine?", default=False):
         raise Exit(1)
     answers.approve(project.common_dir, unapproved)
     left = tell_daemon(project)
-    if as_json:
+    if for_programs():
         emit({"approved": [vars(claim) for claim in unapproved], "untrusted": left})
     elif left:
         echo(

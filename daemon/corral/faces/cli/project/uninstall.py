@@ -21,8 +21,8 @@ from corral.faces.cli.program.daemon import refuse_own_work, stop_and_wait
 from corral.faces.cli.project import claude_settings, init_record, project_copies
 from corral.faces.cli.project import trust as project_trust
 from corral.faces.cli.project.own_files import clear_home, give_back, is_cleared, kept_at_home
-from corral.faces.cli.terminal.options import argument, here, json_of
-from corral.faces.cli.terminal.output import echo, paint, report
+from corral.faces.cli.terminal.options import argument, command, here
+from corral.faces.cli.terminal.output import echo, for_programs, paint, report
 from corral.faces.cli.terminal.person import confirm
 from corral.faces.cli.terminal.progress import progress
 from corral.git.checkouts import listing
@@ -33,10 +33,10 @@ from corral.work.templates.project.lock import Lock, lock_file, read_lock
 MOST_NAMED = 5
 
 
+@command(prints="faces.cli.api.Uninstalled")
 def uninstall(
     path: Annotated[Path | None, argument("The repository (default: this one).", "PATH")] = None,
     yes: Annotated[bool, Option("--yes", "-y", help="Do not prompt.")] = False,
-    as_json: Annotated[bool, json_of("faces.cli.api.Uninstalled")] = False,
 ) -> None:
     """Stop the daemon, remove .corral/ and restore .claude/. Saved work and the files that you changed stay."""
     project = find_project(path or here(), initialised=False)
@@ -49,7 +49,7 @@ def uninstall(
     refuse_links(project.home, project.root)
     refuse_own_work(project)
     _refuse_if_at_risk(project)
-    if not as_json:
+    if not for_programs():
         echo(
             f"{paint('will remove', 'bold')} {project.home} with its database, logs and worktrees; refs/corral/ and "
             "files that you changed stay."
@@ -96,8 +96,8 @@ def uninstall(
     if (copies := project.common_dir / "corral-private").is_dir():
         kept[str(copies)] = "in it are files that git ignores, saved of worktrees; delete it yourself"
     gone = f"Removed Corral from {project.root}. Commit the deletions. `git for-each-ref refs/corral` lists saved work."
-    report({"removed": str(project.home), "kept": kept}, gone, as_json=as_json)
-    for name, reason in kept.items() if not as_json else ():
+    report({"removed": str(project.home), "kept": kept}, gone)
+    for name, reason in kept.items() if not for_programs() else ():
         echo(paint(f"{one_line(name)} stays: {one_line(reason)}.", "yellow"))
 
 

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 from corral.core.errors import CorralError
 from corral.core.visible import one_line, visible
-from corral.faces.cli.parsing import Option
+from corral.faces.cli.asking import Field, Request
 from corral.faces.cli.terminal.options import client
-from corral.faces.cli.terminal.output import echo, emit, paint
+from corral.faces.cli.terminal.output import echo, paint, printed
 from corral.faces.cli.terminal.tables import Column, table
 
-Stat = Annotated[bool, Option("--stat", help="Show only how many lines of each file changed.")]
+STAT = Field("patch", "--stat", off="Show only how many lines of each file changed.")
 _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 
-def show_diff(path: str, *, stat: bool, as_json: bool, **query: Any) -> None:
-    """Print the changes that a path of the daemon ending in ``/diff`` names."""
-    answer = client().request("GET", path, query={**query, "patch": "false" if stat else None}, timeout_s=130)
-    if as_json:
-        emit(answer)
+def show_diff(request: Request, **in_path: Any) -> None:
+    """Print the changes that a request whose path ends in ``/diff`` is about."""
+    answer, stat = request.send(timeout_s=130, **in_path), not request["patch"]
+    if printed(answer):
         return
     if not stat:
         show_patch(answer["patch"])

@@ -6,28 +6,29 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any, TypeVar
 
 from corral.config.paths import find_checkout
 from corral.core.errors import InvalidInput
+from corral.core.instants import span_s
 from corral.faces.cli.parsing import Argument, Context, Option, Parameter
 from corral.faces.cli.terminal.context import Common, author, client, guarded_project, here, project, session_id
 
 __all__ = [
-    "Common", "Json", "argument", "author", "client", "guarded_project", "here", "json_object", "json_of", "option", "project",
+    "Common", "argument", "author", "client", "command", "guarded_project", "here", "json_object", "option", "project",
     "session_id",
 ]  # fmt: skip
+F = TypeVar("F", bound=Callable[..., Any])
 
-Json = Annotated[bool, Option("--json", help="Print one JSON document.")]
 
+def command(**more: Any) -> Callable[[F], F]:
+    """Say what a function is as a command that stands in no group; ``more``: as of :class:`Command`."""
 
-def json_of(answer: str) -> Parameter:
-    """The option ``--json``, for ``Annotated[bool, …]``.
+    def keep(function: F) -> F:
+        vars(function)["command"] = more
+        return function
 
-    Args:
-        answer: The type of what is printed, below ``corral``; with ``[]`` a list of it. It is loaded for ``corral schema`` alone.
-    """
-    return Option("--json", help="Print one JSON document.", answer=answer)
+    return keep
 
 
 def option(flag: str, about: str, metavar: str, *, short: str | None = None, of: str = "", **more: Any) -> Parameter:
@@ -37,15 +38,17 @@ def option(flag: str, about: str, metavar: str, *, short: str | None = None, of:
         of: The kind of its values, a key of :data:`corral.faces.cli.terminal.candidates.KINDS`: shells complete it, and an
             unknown one is answered with similar ones.
     """
-    return Option(*filter(None, (flag, short)), help=about, metavar=metavar, candidates=_candidates(of), **more)
+    return Option(*filter(None, (flag, short)), help=about, metavar=metavar, candidates=candidates(of), **more)
 
 
 def argument(about: str, metavar: str, *, of: str = "", **more: Any) -> Parameter:
     """An argument, for ``Annotated``; ``of`` as in :func:`option`."""
-    return Argument(help=about, metavar=metavar, candidates=_candidates(of), **more)
+    return Argument(help=about, metavar=metavar, candidates=candidates(of), **more)
 
 
-def _candidates(kind: str) -> Callable[[Context, str], list[tuple[str, str]]] | None:
+def candidates(kind: str) -> Callable[[Context, str], list[tuple[str, str]]] | None:
+    """Completes a word of that kind, as in :func:`option`; None for no kind."""
+
     def look(context: Context, incomplete: str) -> list[tuple[str, str]]:
         from corral.faces.cli.terminal.candidates import completed
 
@@ -88,6 +91,18 @@ def json_object(option: str, text: str | None, *, or_file: bool = False) -> dict
     if not isinstance(value, dict):
         raise InvalidInput(f"{option} is not a JSON object.", remedy=remedy)
     return value
+
+
+def span(text: str) -> float:
+    """The seconds of a span of time as a person writes it.
+
+    Raises:
+        InvalidInput: It is none.
+    """
+    try:
+        return span_s(text)
+    except ValueError as error:
+        raise InvalidInput(f"{error}.", remedy="Write 90m, 12h, 7d or 4w.") from error
 
 
 # -- Convert typed paths, globs and logical keys to lock keys, relative to the top of the repository

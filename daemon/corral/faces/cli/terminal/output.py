@@ -100,11 +100,21 @@ def emit(value: Any, *, indent: int | None = 2, empty: str = "") -> None:
         print(_json(value, sys.stdout, indent))
 
 
-def report(answer: Any, line: str, *, as_json: bool) -> None:
+def for_programs() -> bool:
+    """Whether an answer is to be printed in whole, as :func:`emit` does, and nothing for people."""
+    return Common.output in (Format.JSON, Format.TABLE)
+
+
+def printed(answer: Any, **more: Any) -> bool:
+    """Print an answer in whole, as :func:`emit` does, where that is asked for; else nothing is printed, and False returned."""
+    if for_programs():
+        emit(answer, **more)
+    return for_programs()
+
+
+def report(answer: Any, line: str) -> None:
     """Print an answer: all of it for programs, or one line about it for people."""
-    if as_json:
-        emit(answer)
-    else:
+    if not printed(answer):
         echo(line)
 
 

@@ -10,7 +10,7 @@ from corral import __version__
 from corral.core.instants import in_words, parse, when_landed
 from corral.core.visible import one_line
 from corral.faces.cli.terminal.context import client
-from corral.faces.cli.terminal.output import echo, emit, paint, state, waiting
+from corral.faces.cli.terminal.output import echo, paint, printed, state, waiting
 from corral.faces.cli.terminal.tables import shortened
 
 CLAIMED = "session"
@@ -19,12 +19,10 @@ MOST_LINES = 8
 """Rows of a list; it says how many more there are."""
 
 
-def show_status(*, as_json: bool = False) -> int:
+def show_status() -> int:
     """Ask the daemon for the status and print it."""
     answer = client().request("GET", "/status")
-    if as_json:
-        emit(answer)
-    else:
+    if not printed(answer):
         show(answer)
     return 0
 

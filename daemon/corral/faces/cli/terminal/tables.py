@@ -10,7 +10,7 @@ from typing import Any
 
 from corral.core.instants import UTC, parse
 from corral.core.visible import one_line, visible
-from corral.faces.cli.terminal.output import echo, emit, paint, state
+from corral.faces.cli.terminal.output import echo, paint, printed, state
 from corral.faces.cli.terminal.stdio import can_write, columns
 
 Row = Mapping[str, Any]
@@ -25,7 +25,6 @@ def table(
     columns: Sequence[Column],
     *,
     empty: str,
-    as_json: bool = False,
 ) -> None:
     """Print rows: for programs in whole, else in aligned columns that fit the terminal. States are coloured.
 
@@ -34,8 +33,7 @@ def table(
     Args:
         empty: The text for no rows.
     """
-    if as_json:
-        emit(rows, empty=empty)
+    if printed(rows, empty=empty):
         return
     if not rows:
         echo(empty)

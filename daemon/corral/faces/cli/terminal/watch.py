@@ -17,7 +17,7 @@ from corral.client.events import EventStream
 from corral.core.errors import DaemonUnreachable
 from corral.faces.cli.terminal.bell import RING, Bell
 from corral.faces.cli.terminal.context import client, guarded_project
-from corral.faces.cli.terminal.output import Interrupted, emit, fail
+from corral.faces.cli.terminal.output import Interrupted, fail, for_programs, printed
 from corral.faces.cli.terminal.status_summary import show
 
 TOGETHER_S = 0.1
@@ -30,9 +30,9 @@ _ENTER, _LEAVE = "\033[?1049h\033[?25l\033[?7l", "\033[?7h\033[?25h\033[?1049l"
 """The terminal's second screen without a cursor and without wrapped lines, and back."""
 
 
-def watch_status(*, as_json: bool) -> None:
+def watch_status() -> None:
     """Show the status until Ctrl-C; on a terminal in its place, else one after the other."""
-    in_place = sys.stdout.isatty() and not as_json
+    in_place = sys.stdout.isatty() and not for_programs()
     bell = Bell()
     if in_place:
         Client.waiting = None  # progress would be drawn over the status
@@ -41,10 +41,9 @@ def watch_status(*, as_json: bool) -> None:
         for answer in views():
             if in_place and not isinstance(answer, DaemonUnreachable) and bell.rings(answer):
                 _write(RING)
-            if as_json and isinstance(answer, DaemonUnreachable):
+            if for_programs() and isinstance(answer, DaemonUnreachable):
                 fail(answer, as_json=True)
-            elif as_json:
-                emit(answer, indent=None)
+            elif printed(answer, indent=None):
                 sys.stdout.flush()
             elif in_place:
                 _draw(answer)

@@ -11,12 +11,13 @@ from typing import Annotated, Any
 from corral.client.connection import segment
 from corral.core.errors import InvalidInput
 from corral.core.visible import one_line, visible
+from corral.faces.cli.asking import Field, Request
 from corral.faces.cli.parsing import Argument, Exit, Group, Option
 from corral.faces.cli.program.settings_file import load_settings
 from corral.faces.cli.terminal.context import project
 from corral.faces.cli.terminal.diff_view import show_patch
-from corral.faces.cli.terminal.options import argument, client, content, json_of, option
-from corral.faces.cli.terminal.output import echo, emit, facts, paint, report
+from corral.faces.cli.terminal.options import argument, client, content, option
+from corral.faces.cli.terminal.output import echo, facts, for_programs, paint, printed, report
 from corral.faces.cli.terminal.person import confirm, is_terminal, refuse_agents
 from corral.faces.cli.terminal.tables import Column, age, table
 from corral.work.agents.cli import record
@@ -25,13 +26,11 @@ app = Group("Agents: team members and agent definitions that do tasks.")
 app.add(record.app)
 
 
-@app.command("list")
-def listing(as_json: Annotated[bool, json_of("work.agents.api.Agent[]")] = False) -> None:
+@app.ask("GET /agents", name="list")
+def listing(request: Request) -> None:
     """List the agents that `corral task submit --agent` accepts."""
-    rows = client().request("GET", "/agents")
-    if as_json:
-        emit(rows)
-    else:
+    rows = request.send()
+    if not printed(rows):
         show_table(rows, ("FROM", "source", 8))
 
 
@@ -44,33 +43,32 @@ def show_table(rows: list[dict[str, Any]], more: Column, *, empty: str = "") -> 
             echo(paint(one_line(f"{row['name']} cannot start here: {row['problem']}"), "yellow"))
 
 
-@app.command()
+@app.ask("POST /swarm/agents/{agent_id}/kill")
 def kill(
+    request: Request,
     agent: Annotated[
         str, argument("A running agent, as `corral swarm status` shows it, or its task.", "AGENT", of="running agent")
     ],
-    as_json: Annotated[bool, json_of("work.swarm.api.Terminating")] = False,
 ) -> None:
     """Stop an agent's worker; its task is tried again, as after any failure."""
-    answer = client().request("POST", f"/swarm/agents/{segment(agent)}/kill")
-    report(answer, f"{one_line(agent)} is being stopped; task {answer['task_id'][:8]} is tried again.", as_json=as_json)
+    answer = request.send(agent_id=agent)
+    report(answer, f"{one_line(agent)} is being stopped; task {answer['task_id'][:8]} is tried again.")
 
 
-@app.command()
+@app.ask("GET /agents/{name}", prints="work.agents.api.AgentShown")
 def show(
+    request: Request,
     name: Name,
     version: Annotated[
         str | None, option("--version", "Show the text of a version, as `corral agent versions` lists it.", "V")
     ] = None,
-    as_json: Annotated[bool, json_of("work.agents.api.AgentShown")] = False,
 ) -> None:
     """Show the runner, model, tools, limits and capabilities of an agent; or one version of its definition."""
     if version is not None:
-        show_version(name, version, as_json=as_json)
+        show_version(name, version)
         return
-    agent = client().request("GET", f"/agents/{segment(name)}")
-    if as_json:
-        emit(agent)
+    agent = request.send(name=name)
+    if printed(agent):
         return
     echo(paint(one_line(agent["name"]), "bold"))
     plain = ("description", "runner", "model", "source", "file", "problem")
@@ -90,11 +88,10 @@ def _able(agent: dict[str, Any]) -> str:
 # -- ``corral agent versions``, ``diff``, ``rollback``: the texts that an agent's definition has worked with
 
 Name = Annotated[str, argument("An agent's name, as `corral agent list` shows it.", "NAME", of="agent")]
-_VERSION = "A version: 1.2.0, or the first six or more characters of its hash."
 
 
-@app.command()
-def versions(name: Name, as_json: Annotated[bool, json_of("work.agents.api.AgentVersion[]")] = False) -> None:
+@app.ask("GET /agents/{name}/versions")
+def versions(request: Request, name: Name) -> None:
     """List the versions of an agent's definition, the newest first."""
     columns: list[Column] = [
         ("VERSION", lambda row: f"{row['version']}{' *' if row['current'] else ''}", 12),
@@ -104,52 +101,44 @@ def versions(name: Name, as_json: Annotated[bool, json_of("work.agents.api.Agent
         ("REASON", "reason", 50),
         ("CHANGE", "changelog", 50),
     ]
-    rows = client().request("GET", f"/agents/{segment(name)}/versions")
-    table(rows, columns, empty=f"{one_line(name)} has no definition, and so no versions.", as_json=as_json)
-    if not as_json and any(row["current"] for row in rows):
+    rows = request.send(name=name)
+    table(rows, columns, empty=f"{one_line(name)} has no definition, and so no versions.")
+    if not for_programs() and any(row["current"] for row in rows):
         echo(paint("* what its file says now", "dim"))
 
 
-@app.command()
-def diff(
-    name: Name,
-    before: Annotated[str, Argument(help=_VERSION, metavar="V1")],
-    after: Annotated[str, Argument(help=_VERSION, metavar="V2")],
-    as_json: Annotated[bool, json_of("work.agents.api.VersionDiff")] = False,
-) -> None:
+@app.ask("GET /agents/{name}/diff", Field("before", "V1"), Field("after", "V2"))
+def diff(request: Request, name: Name) -> None:
     """Show what differs between two versions of an agent's definition."""
-    answer = client().request("GET", f"/agents/{segment(name)}/diff", query={"before": before, "after": after})
-    if as_json:
-        emit(answer)
-    elif answer["patch"]:
+    answer = request.send(name=name)
+    if printed(answer):
+        return
+    if answer["patch"]:
         show_patch(answer["patch"])
     else:
         echo("No difference.")
 
 
-@app.command()
-def rollback(
-    name: Name,
-    version: Annotated[str, Argument(help=_VERSION, metavar="V")],
-    as_json: Annotated[bool, json_of("work.agents.api.Deployed")] = False,
-) -> None:
+@app.ask("POST /agents/{name}/rollback", Field("version", "V"))
+def rollback(request: Request, name: Name) -> None:
     """Write a version of an agent's definition back into its file, for you to look at and commit.
 
     Refused while the file has text that is in no commit and in no version. A running attempt goes on with the version that it
     began with.
     """
-    refuse_agents("Deploying a version of an agent", shlex.join(["corral", "agent", "rollback", name, version]))
-    answer = client().request("POST", f"/agents/{segment(name)}/rollback", {"version": version})
+    refuse_agents(
+        "Deploying a version of an agent", shlex.join(["corral", "agent", "rollback", name, request["version"]])
+    )
+    answer = request.send(name=name)
     file = one_line(answer["file"])
     line = f"{file} is version {answer['version']} again; look at it with git diff, and commit it."
-    report(answer, line if answer["changed"] else f"{file} is version {answer['version']} already.", as_json=as_json)
+    report(answer, line if answer["changed"] else f"{file} is version {answer['version']} already.")
 
 
-def show_version(name: str, version: str, *, as_json: bool) -> None:
+def show_version(name: str, version: str) -> None:
     """Print one version with its text."""
     shown: dict[str, Any] = client().request("GET", f"/agents/{segment(name)}/versions/{segment(version)}")
-    if as_json:
-        emit(shown)
+    if printed(shown):
         return
     echo(paint(one_line(f"{shown['agent']} {shown['version']}"), "bold"))
     plain = ("content_hash", "created_at", "author", "reason", "changelog")
@@ -163,77 +152,85 @@ def show_version(name: str, version: str, *, as_json: bool) -> None:
 _TRUST = "It names commands that nobody approved: its tasks wait until you run corral trust."
 
 
-@app.command()
+@app.ask(
+    "POST /agents/{name}/pin", Field("version", "[V]", required=False), "unpin", prints="work.agents.api.PinChange"
+)
 def pin(
+    request: Request,
     name: Annotated[str, argument("An agent's name.", "NAME", of="agent")],
-    version: Annotated[str | None, Argument(help=_VERSION, metavar="[V]")] = None,
     unpin: Annotated[bool, Option("--unpin", help="Work by what the file says again.")] = False,
-    as_json: Annotated[bool, json_of("work.agents.api.PinChange")] = False,
 ) -> None:
     """Pin an agent to a version of its definition.
 
     All of its tasks that start from now on work by that version, whatever the file says. A task's own --agent-version wins.
     """
+    version = request["version"]
     if (version is None) is not unpin:
         raise InvalidInput("Give a version, or --unpin.", remedy=f"corral agent versions {name}")
     refuse_agents("Choosing the version of an agent", f"corral agent pin {shlex.quote(name)} {version or '--unpin'}")
-    path = f"/agents/{segment(name)}/pin"
-    answer = client().request("DELETE", path) if unpin else client().request("POST", path, {"version": version})
+    answer = client().request("DELETE", f"/agents/{segment(name)}/pin") if unpin else request.send(name=name)
     line = (
         f"{one_line(answer['agent'])} works by its file"
         if unpin
         else f"{answer['agent']} is pinned to {answer['version']}"
     )
-    report(answer, f"{line}.", as_json=as_json)
-    if answer.get("waits_for_trust") and not as_json:
+    report(answer, f"{line}.")
+    if answer.get("waits_for_trust") and not for_programs():
         echo(paint(_TRUST, "yellow"))
 
 
-@app.command()
+@app.ask(
+    "POST /agents/{name}/rollout",
+    Field("version", "--to", "V", required=False),
+    "share",
+    prints="work.agents.api.RolloutShown",
+)
 def rollout(
+    request: Request,
     name: Annotated[str, Argument(help="An agent's name; or `status` or `stop`, and then the name.", metavar="NAME")],
     of: Annotated[str | None, Argument(help="After `status` or `stop`: an agent's name.", metavar="[NAME]")] = None,
-    to: Annotated[str | None, option("--to", _VERSION, "V")] = None,
     share: Annotated[
         str | None, option("--share", "Share of the tasks that work by it, such as 20%.", "PERCENT")
     ] = None,
-    as_json: Annotated[bool, json_of("work.agents.api.RolloutShown")] = False,
 ) -> None:
     """Have a share of an agent's tasks work by a new version, and compare.
 
     It ends by itself if the new version is worse (settings `agents.rollout`), or if the definition's file is edited meanwhile.
     `corral agent rollout status NAME` shows how both do, `corral agent rollout stop NAME` ends it.
     """
+    to = request["version"]
     if of is not None:
         if name not in ("status", "stop") or to is not None or share is not None:
             raise InvalidInput("Write `corral agent rollout status NAME`, `stop NAME`, or `NAME --to V --share 20%`.")
         path = f"/agents/{segment(of)}/rollout"
-        _show(client().request("GET", path) if name == "status" else client().request("DELETE", path), as_json=as_json)
+        _show(client().request("GET", path) if name == "status" else client().request("DELETE", path))
         return
     if to is None or share is None:
         raise InvalidInput(
             "A rollout needs --to and --share.", remedy=f"corral agent rollout {name} --to V --share 20%"
         )
-    body = {"version": to, "share": _share(share)}
+    request["share"] = _share(share)
     typed = shlex.join(["corral", "agent", "rollout", name, "--to", to, "--share", share])
     refuse_agents("Rolling out a version of an agent", typed)
-    _show(client().request("POST", f"/agents/{segment(name)}/rollout", body), as_json=as_json)
+    _show(request.send(name=name))
 
 
-@app.command()
+@app.ask(
+    "POST /agents/{name}/improvement",
+    "feedback",
+    Field("deploy_if_better", "--deploy-if-better"),
+    *("status", "resume", "deploy", "yes"),
+)
 def improve(
+    request: Request,
     name: Annotated[str, argument("An agent's name.", "NAME", of="agent")],
     feedback: Annotated[
         Path | None, Option("--feedback", help="A file: praise and complaints.", metavar="FILE")
     ] = None,
-    deploy_if_better: Annotated[
-        bool, Option("--deploy-if-better", help="Write a version that does better into the file.")
-    ] = False,
     status: Annotated[bool, Option("--status", help="Show the newest improvement instead.")] = False,
     resume: Annotated[bool, Option("--resume", help="Go on with one whose tasks failed.")] = False,
     deploy: Annotated[bool, Option("--deploy", help="Write its new version into the agent's file.")] = False,
     yes: Annotated[bool, Option("--yes", "-y", help="Do not prompt.")] = False,
-    as_json: Annotated[bool, json_of("work.agents.api.Improvement")] = False,
 ) -> None:
     """Have a meta-agent propose a better version of an agent, and compare both.
 
@@ -241,6 +238,7 @@ def improve(
     test cases. Both versions do the cases in worktrees whose work never lands; the test commands run as a worker's do. On a
     terminal it asks before it begins; --deploy asks before it writes, and needs --yes without a terminal.
     """
+    deploy_if_better = request["deploy_if_better"]
     if sum((status, resume, deploy)) > 1 or ((status or resume or deploy) and (feedback or deploy_if_better)):
         raise InvalidInput("Give one of --status, --resume and --deploy, or --feedback and --deploy-if-better.")
     if deploy or deploy_if_better:
@@ -248,19 +246,18 @@ def improve(
         refuse_agents("Deploying a version of an agent", f"corral agent improve {shlex.quote(name)} {flag}")
     path = f"/agents/{segment(name)}/improvement"
     if deploy:
-        _deploy(client().request("GET", path), yes=yes, as_json=as_json)
+        _deploy(client().request("GET", path), yes=yes)
         return
     if status:
         improvement = client().request("GET", path)
     else:
-        text = content("--feedback", str(feedback)) if feedback is not None else None
-        asks = is_terminal() and not yes and not as_json
+        if feedback is not None:
+            request["feedback"] = content("--feedback", str(feedback))
+        asks = is_terminal() and not yes and not for_programs()
         if asks and not confirm(_question(name, deploys=deploy_if_better), default=False):
             raise Exit(1)
-        body = {"feedback": text, "deploy_if_better": deploy_if_better}
-        improvement = client().request("POST", f"{path}/resume") if resume else client().request("POST", path, body)
-    if as_json:
-        emit(improvement)
+        improvement = client().request("POST", f"{path}/resume") if resume else request.send(name=name)
+    if printed(improvement):
         return
     _show_improvement(improvement)
     if (improvement["report"] or {}).get("recommendation") == "deploy" and not improvement["report"]["deployed"]:
@@ -279,14 +276,14 @@ def _question(name: str, *, deploys: bool) -> str:
     return f"Spend up to {most:g} USD on an improvement of {name}{then}?"
 
 
-def _deploy(improvement: Mapping[str, Any], *, yes: bool, as_json: bool) -> None:
+def _deploy(improvement: Mapping[str, Any], *, yes: bool) -> None:
     """Write the version that an improvement has made into the agent's file, once somebody agrees."""
     agent, version, comparison = improvement["agent"], improvement["version"], improvement["report"]
     if not comparison:
         raise InvalidInput(
             f"The improvement of {agent} has no report yet.", remedy=f"corral agent improve {agent} --status"
         )
-    if not as_json:
+    if not for_programs():
         _show_improvement(improvement)
     warning = (
         "" if comparison["recommendation"] == "deploy" else f" The report recommends {comparison['recommendation']}."
@@ -296,7 +293,7 @@ def _deploy(improvement: Mapping[str, Any], *, yes: bool, as_json: bool) -> None
     answer = client().request("POST", f"/agents/{segment(agent)}/rollback", {"version": version})
     file = one_line(answer["file"])
     deployed = {**improvement, "report": {**comparison, "deployed": answer["file"]}}
-    report(deployed, f"{file} is version {version}; look at it with git diff, and commit it.", as_json=as_json)
+    report(deployed, f"{file} is version {version}; look at it with git diff, and commit it.")
 
 
 def _show_improvement(improvement: Mapping[str, Any]) -> None:
@@ -329,9 +326,8 @@ def _share(text: str) -> float:
     return share
 
 
-def _show(answer: Mapping[str, Any], *, as_json: bool) -> None:
-    if as_json:
-        emit(answer)
+def _show(answer: Mapping[str, Any]) -> None:
+    if printed(answer):
         return
     head = f"{answer['agent']} {answer['version']} instead of {answer['from']}, for {100 * answer['share']:g} % of the tasks"
     echo(paint(one_line(head), "bold"))

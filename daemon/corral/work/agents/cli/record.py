@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum
 from typing import Annotated, Any
 
-from corral.client.connection import segment
-from corral.core.errors import InvalidInput
-from corral.core.instants import span_s
 from corral.core.visible import one_line
-from corral.faces.cli.parsing import Group, Option
-from corral.faces.cli.terminal.options import argument, client, json_of, option
-from corral.faces.cli.terminal.output import echo, emit, paint, report
+from corral.faces.cli.asking import Field, Request
+from corral.faces.cli.parsing import Group
+from corral.faces.cli.terminal.options import argument, span
+from corral.faces.cli.terminal.output import echo, paint, printed, report
 from corral.faces.cli.terminal.tables import Column, table
 
 app = Group()
 feedback_app = Group()
-
-
-class By(str, Enum):
-    """The groups to tell apart."""
-
-    TASK_TYPE = "task_type"
-    MODEL = "model"
-    VERSION = "version"
 
 
 def _rate(rate: Mapping[str, Any]) -> str:
@@ -57,32 +46,23 @@ _COLUMNS: list[Column] = [
 ]
 
 
-@app.command()
-def stats(
-    name: Annotated[str | None, argument("An agent's name (default: all).", "NAME", of="agent")] = None,
-    since: Annotated[
-        str | None, option("--since", "How far back, such as 12h, 7d or 4w (default: all).", "SPAN")
-    ] = None,
-    by: Annotated[By | None, option("--by", "Also tell these apart.", "GROUP")] = None,
-    as_json: Annotated[bool, json_of("work.agents.api.AgentRecord[]")] = False,
-) -> None:
+@app.ask(
+    "GET /agent-record",
+    Field("agent", "NAME", of="agent"),
+    Field("since_s", "--since", "SPAN", also=", such as 12h, 7d or 4w (default: all)", read=span, show_default=False),
+    Field("by", "--by", "GROUP"),
+)
+def stats(request: Request) -> None:
     """Show what the work of agents came to: success, landing, time, tokens, cost, feedback.
 
     Each rate stands with the interval that holds the true one in 19 of 20 cases, each median with how many attempts it is of.
     """
-    query: dict[str, Any] = {"agent": name, "by": by.value if by else None}
-    if since is not None:
-        try:
-            query["since_s"] = span_s(since)
-        except ValueError as error:
-            raise InvalidInput(f"--since {since!r}: {error}.", remedy="Write 90m, 12h, 7d or 4w.") from error
-    rows = client().request("GET", "/agent-record", query=query)
-    if as_json:
-        emit(rows)
+    rows = request.send()
+    if printed(rows):
         return
     columns: list[Column] = [("AGENT", lambda row: row["agent"] if row["group"] is None else "", 24)]
-    if by is not None:
-        columns.append((f"BY {by.value.upper()}", lambda row: row["group"] or "all", 20))
+    if by := request["by"]:
+        columns.append((f"BY {by.upper()}", lambda row: row["group"] or "all", 20))
     table(rows, [*columns, *_COLUMNS], empty="No agent has worked on a task in that time.")
     for row in rows:
         if row["group"] is None:
@@ -90,14 +70,12 @@ def stats(
                 echo(paint(one_line(f"{row['agent']}: {comment}"), "dim"))
 
 
-@feedback_app.command()
+@feedback_app.ask("POST /tasks/{task_id}/feedback", Field("rating", "--rating"), Field("comment", "--comment", "TEXT"))
 def feedback(
+    request: Request,
     task_id: Annotated[str, argument("A task's number or id, or its first four or more characters.", "ID", of="task")],
-    rating: Annotated[int | None, Option("--rating", min=1, max=5, help="1 (useless) to 5 (excellent).")] = None,
-    comment: Annotated[str | None, option("--comment", "Praise or complaint.", "TEXT")] = None,
-    as_json: Annotated[bool, json_of("work.tasks.api.Feedback")] = False,
 ) -> None:
     """Say what you think of a task's work; it counts for the agent that did it. The last word replaces those before."""
-    answer = client().request("POST", f"/tasks/{segment(task_id)}/feedback", {"rating": rating, "comment": comment})
+    answer = request.send(task_id=task_id)
     whose = f"the agent {one_line(answer['agent'])}" if answer["agent"] else "no agent: a command, or a session, did it"
-    report(answer, f"{answer['task_id'][:8]}  noted, for {whose}", as_json=as_json)
+    report(answer, f"{answer['task_id'][:8]}  noted, for {whose}")

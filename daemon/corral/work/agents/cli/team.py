@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 from corral.config import account
 from corral.core.errors import ConfigInvalid, NotAProject, NotFound, RunnerUnavailable, from_wire
 from corral.core.visible import one_line
+from corral.faces.cli.asking import Request
 from corral.faces.cli.parsing import Exit, Group
-from corral.faces.cli.terminal.options import argument, client, here, json_of, project
-from corral.faces.cli.terminal.output import echo, emit, fail, paint
+from corral.faces.cli.terminal.options import argument, here, project
+from corral.faces.cli.terminal.output import echo, emit, fail, for_programs, paint, printed
 from corral.work.agents.cli.commands import show_table
 
 if TYPE_CHECKING:
@@ -24,13 +25,12 @@ if TYPE_CHECKING:
 app = Group("The team: roles, capabilities and runners in .corral/teams.yaml.")
 
 
-@app.command()
+@app.command(prints="work.agents.api.TeamChecked")
 def validate(
     file: Annotated[
         Path | None,
         argument("File to check (default: .corral/teams.yaml of this repository).", "FILE", show_default=False),
     ] = None,
-    as_json: Annotated[bool, json_of("work.agents.api.TeamChecked")] = False,
 ) -> None:
     """Check a team file; list every error, and members that cannot start here. Needs no daemon."""
     from corral.config.teams import read_team, teams_file
@@ -39,7 +39,7 @@ def validate(
     try:
         team = read_team(path)
     except ConfigInvalid as error:
-        if not as_json:
+        if not for_programs():
             raise
         emit({"valid": False, "errors": error.details["errors"], "warnings": []})
         raise Exit(error.exit_code) from error
@@ -50,8 +50,7 @@ def validate(
             remedy="Create it with a list `agents`, or name another file.",
         )
     warnings = list(_warnings(team))
-    if as_json:
-        emit({"valid": True, "errors": [], "warnings": warnings})
+    if printed({"valid": True, "errors": [], "warnings": warnings}):
         return
     for warning in warnings:
         echo(paint(one_line(f"warning: {warning['field']}: {warning['reason']}"), "yellow"))
@@ -94,12 +93,11 @@ class _OnThisPath:
             raise RunnerUnavailable(f"The program {name!r} was not found.")
 
 
-@app.command("list")
-def listing(as_json: Annotated[bool, json_of("work.agents.api.Team")] = False) -> None:
+@app.ask("GET /teams", name="list")
+def listing(request: Request) -> None:
     """List the team's members, and those that cannot start here."""
-    answer = client().request("GET", "/teams")
-    if as_json:
-        emit(answer)
+    answer = request.send()
+    if printed(answer):
         return
     empty = "There is no team: .corral/teams.yaml does not exist."
     show_table(answer["agents"], ("ROLE", "role", 20), empty=empty)

@@ -8,31 +8,32 @@ import shutil
 import sys
 from typing import Annotated, Any
 
-from corral.client.connection import segment
 from corral.core.errors import InvalidInput, RunnerUnavailable
+from corral.faces.cli.asking import Request, asks
 from corral.faces.cli.parsing import Option
-from corral.faces.cli.terminal.options import argument, client, json_of
-from corral.faces.cli.terminal.output import echo, emit
+from corral.faces.cli.terminal.options import argument
+from corral.faces.cli.terminal.output import echo, for_programs, printed
 from corral.faces.cli.terminal.person import is_terminal, refuse_agents
 
 
+@asks("POST /tasks/{task_id}/attach", prints="work.tasks.api.ConversationLine")
 def attach(
+    request: Request,
     task_id: Annotated[str, argument("A task's number or id, its first four or more characters.", "TASK", of="task")],
     print_only: Annotated[bool, Option("--print", help="Print the command line instead of running it.")] = False,
-    as_json: Annotated[bool, json_of("work.tasks.api.ConversationLine")] = False,
 ) -> None:
     """Resume the conversation of a task's worker in this terminal."""
     refuse_agents("Attaching to a conversation", f"corral attach {task_id}")
-    if not (print_only or as_json or is_terminal()):
+    if not (print_only or for_programs() or is_terminal()):
         raise InvalidInput(
             "Not a terminal: cannot attach.", cause="Standard input is not a terminal.", remedy="Use --print."
         )
-    conversation = client().request("POST", f"/tasks/{segment(task_id)}/attach", timeout_s=180)
+    conversation = request.send(task_id=task_id, timeout_s=180)
     argv = [conversation["command"], "--resume", conversation["session_id"]]
     line = f"cd {shlex.quote(conversation['worktree'])} && {shlex.join(argv)}"
-    if as_json:
-        emit({**conversation, "line": line})
-    elif print_only:
+    if printed({**conversation, "line": line}):
+        return
+    if print_only:
         echo(line)
     else:
         _become(conversation, argv)

@@ -3,35 +3,35 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 from typing import Annotated
 
-from corral.faces.cli.parsing import Option
-from corral.faces.cli.terminal.options import option
+from corral.faces.cli.asking import Field, Request
+from corral.faces.cli.terminal.options import author, option
+from corral.work.templates.cli.parameters import with_parameters
 
-Command = Annotated[str | None, option("--command", "Shell command to run in the task's worktree.", "CMD", short="-c")]
-Prompt = Annotated[str | None, option("--prompt", "Prompt for an agent; - reads stdin.", "TEXT", short="-p")]
-Agent = Annotated[
-    str | None,
-    option("--agent", "Agent to use: a team member or an agent definition.", "NAME", short="-a", of="agent"),
-]
-Input = Annotated[
-    str | None,
-    option("--input", "Input for its agent, or for its template: a JSON object, or a file with one.", "JSON|FILE"),
-]
-Template = Annotated[
-    str | None, option("--template", "Template in .corral/templates that says what is done.", "NAME", of="template")
-]
+COMMAND = Field("command", "--command", "-c", "CMD")
+PROMPT = Field("prompt", "--prompt", "-p", "TEXT", also="; - reads stdin")
+AGENT = Field("agent", "--agent", "-a", "NAME", of="agent")
+INPUT = Field("input_data", "--input", "JSON|FILE", or_file=True)
+TEMPLATE = Field("template", "--template", "NAME", of="template")
+PRIORITY = Field("priority", "--priority", show_default=False)
 Values = Annotated[
     list[str] | None, option("--set", "Value of one of its template's parameters; repeatable.", "NAME=VALUE")
 ]
-Priority = Annotated[int | None, Option("--priority", min=0, max=10, help="10 first (default: the template's, or 5).")]
 
 
-def read_prompt(prompt: str | None) -> str | None:
-    """The prompt as it was given; ``-`` is the text on the standard input."""
-    if prompt != "-":
-        return prompt
-    if isinstance(sys.stdin, io.TextIOWrapper):
-        sys.stdin.reconfigure(errors="replace")
-    return sys.stdin.read()
+def make_whole(request: Request, values: list[str] | None) -> None:
+    """Read the prompt, of ``-`` on the standard input; join the input and the values of ``--set``; name the author."""
+    if request["prompt"] == "-":
+        if isinstance(sys.stdin, io.TextIOWrapper):
+            sys.stdin.reconfigure(errors="replace")
+        request["prompt"] = sys.stdin.read()
+    request["input_data"] = with_parameters(request["input_data"], values or (), request["template"])
+    request |= author()
+
+
+def key_of_one() -> str:
+    """A key of its own for one submission or claim."""
+    return os.urandom(16).hex()  # the module uuid asks for the platform, which takes as long as a list of tasks

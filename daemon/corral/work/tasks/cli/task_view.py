@@ -10,7 +10,17 @@ from typing import Any
 from corral.client.connection import Client, segment
 from corral.core.tree import indented
 from corral.core.visible import log_text, one_line
-from corral.faces.cli.terminal.output import coloured, echo, emit, fact, moment, paint, state, verification
+from corral.faces.cli.terminal.output import (
+    coloured,
+    echo,
+    fact,
+    for_programs,
+    moment,
+    paint,
+    printed,
+    state,
+    verification,
+)
 
 ROUND_S = 20.0
 """Length of a long poll, seconds."""
@@ -22,13 +32,13 @@ _MOST_NAMED = 10
 _AT_THE_BEGINNING = ("priority", "agent", "template", "delay")
 
 
-def follow_task(speaker: Client, task_id: str, *, as_json: bool) -> None:
+def follow_task(speaker: Client, task_id: str) -> None:
     """Print the events and the output of a task, those that were first, until it has ended and landed or come back.
 
     As JSON each is a line of its own; the last is ``{"kind": "ended", "task": …}`` with all details.
     """
     task = speaker.request("GET", _path(task_id, "detail"))
-    if not as_json:
+    if not for_programs():
         _heading(task)
         for name in _AT_THE_BEGINNING:
             if task[name] is not None:
@@ -40,13 +50,12 @@ def follow_task(speaker: Client, task_id: str, *, as_json: bool) -> None:
             "GET", _path(task["task_id"], "follow"), query=query, timeout_s=ROUND_S + 20, is_poll=True
         )
         for entry in part["entries"]:
-            emit(entry, indent=None) if as_json else _show_entry(entry)
+            if not printed(entry, indent=None):
+                _show_entry(entry)
         sys.stdout.flush()
         place, is_over = part["next"], part["complete"]
     task = speaker.request("GET", _path(task["task_id"], "detail"))
-    if as_json:
-        emit({"kind": "ended", "task": task}, indent=None)
-    else:
+    if not printed({"kind": "ended", "task": task}, indent=None):
         show_task({**task, "history": []})
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from corral.core.errors import ConfigInvalid, InvalidInput, NotFound, NotTrusted
 from corral.core.visible import one_line, visible
 from corral.faces.cli.parsing import Exit, Group, Option
-from corral.faces.cli.terminal.options import argument, here, json_of, option, project
-from corral.faces.cli.terminal.output import echo, emit, fact, facts, paint
+from corral.faces.cli.terminal.options import argument, here, option, project
+from corral.faces.cli.terminal.output import echo, emit, fact, facts, for_programs, paint, printed
 from corral.faces.cli.terminal.tables import Column, table
 
 if TYPE_CHECKING:
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 app = Group("Templates: those of tasks, and the one that this project was prepared from.")
 
 
-@app.command("list")
-def listing(as_json: Annotated[bool, json_of("work.templates.api.ListedTemplate[]")] = False) -> None:
+@app.command("list", prints="work.templates.api.ListedTemplate[]")
+def listing() -> None:
     """List the task templates of this project. Needs no daemon."""
     from corral.work.templates.listing import rows as listed
 
     rows = listed(project().home / "templates")
     columns: list[Column] = [("NAME", "name", 24), ("DOES", "kind", 8), ("PARAMETERS", _parameters, 40)]
     empty = "No task templates. A template is a file NAME.yaml in .corral/templates (docs/templates.md)."
-    table(rows, [*columns, ("FOR", "description", 60)], empty=empty, as_json=as_json)
-    for row in rows if not as_json else ():
+    table(rows, [*columns, ("FOR", "description", 60)], empty=empty)
+    for row in rows if not for_programs() else ():
         if row["problem"]:
             echo(paint(one_line(f"{row['name']}: {row['problem']}"), "yellow"))
 
@@ -40,17 +40,13 @@ def _parameters(row: dict[str, Any]) -> str:
     return ", ".join(row["parameters"])
 
 
-@app.command()
-def show(
-    name: Annotated[str, argument("A task template's name.", "NAME", of="template")],
-    as_json: Annotated[bool, json_of("work.templates.api.TaskTemplate")] = False,
-) -> None:
+@app.command(prints="work.templates.api.TaskTemplate")
+def show(name: Annotated[str, argument("A task template's name.", "NAME", of="template")]) -> None:
     """Show a task template: its parameters and what its tasks do. Needs no daemon."""
     from corral.work.templates.listing import shown as full
 
     shown = full(project().home / "templates", name)
-    if as_json:
-        emit(shown)
+    if printed(shown):
         return
     echo(paint(one_line(shown["name"]), "bold"))
     facts({"description": shown.get("description", ""), "file": shown.pop("file")}, 11)
@@ -72,7 +68,7 @@ def _facts(shown: dict[str, Any], *, indent: int = 0) -> None:
         fact(f"{' ' * indent}{field}", visible(value) if isinstance(value, str) else one_line(text), 11)
 
 
-@app.command()
+@app.command(prints="work.templates.api.TemplatesChecked")
 def validate(
     path: Annotated[
         Path | None,
@@ -82,7 +78,6 @@ def validate(
             show_default=False,
         ),
     ] = None,
-    as_json: Annotated[bool, json_of("work.templates.api.TemplatesChecked")] = False,
 ) -> None:
     """Check templates; list every error with its file and line. Needs no daemon."""
     place = here() / path if path is not None else project().home / "templates"
@@ -91,9 +86,7 @@ def validate(
     checked, findings = _checked(place)
     for finding in findings:
         finding["file"] = os.path.relpath(finding["file"], here())
-    if as_json:
-        emit({"valid": not findings, "checked": checked, "errors": findings})
-    else:
+    if not printed({"valid": not findings, "checked": checked, "errors": findings}):
         for finding in findings:
             where = f"{finding['file']}:{finding['line']}" if finding["line"] else finding["file"]
             reason = f"{finding['field']}: {finding['reason']}" if finding["field"] else finding["reason"]
@@ -123,8 +116,8 @@ def _checked(place: Path) -> tuple[int, list[TemplateError]]:
 # -- ``corral template diff|update|verify|cache``: the template that a project was prepared from
 
 
-@app.command()
-def diff(as_json: Annotated[bool, json_of("work.templates.api.TemplateDiff")] = False) -> None:
+@app.command(prints="work.templates.api.TemplateDiff")
+def diff() -> None:
     """Show what this project changed of its template's files. Needs no daemon."""
     from corral.work.templates.cli import installing
     from corral.work.templates.project import journal
@@ -136,8 +129,7 @@ def diff(as_json: Annotated[bool, json_of("work.templates.api.TemplateDiff")] = 
     base = installing.base_of(home, lock)
     rows = [_row(home.root / path, path, part) for path, part in base.items()]
     changed = [row for row in rows if row["state"] != "unchanged"]
-    if as_json:
-        emit({"source": lock.source, "version": lock.version, "commit": lock.commit, "files": rows})
+    if printed({"source": lock.source, "version": lock.version, "commit": lock.commit, "files": rows}):
         return
     for row in changed:
         echo(f"{paint(row['state'], 'yellow')}  {paint(one_line(row['path']), 'bold')}")
@@ -171,7 +163,7 @@ def _row(file: Any, path: str, part: Part) -> dict[str, Any]:
     return {"path": path, "state": "changed", "diff": "\n".join(lines)}
 
 
-@app.command()
+@app.command(prints="work.templates.api.TemplateUpdate")
 def update(
     version: Annotated[
         str | None, option("--version", "Tag, branch or commit (default: the newest release, or the same branch).", "V")
@@ -187,7 +179,6 @@ def update(
         ),
     ] = None,
     rollback: Annotated[bool, Option("--rollback", help="Restore the files as before the last update.")] = False,
-    as_json: Annotated[bool, json_of("work.templates.api.TemplateUpdate")] = False,
 ) -> None:
     """Update the template's files, and merge them with this project's changes. Needs no daemon."""
     from corral.work.templates.cli import updating
@@ -197,13 +188,13 @@ def update(
             f"--on-conflict cannot be {on_conflict!r}.", remedy=f"Use one of {', '.join(updating.CHOICES)}."
         )
     if rollback:
-        updating.roll_back(project(), as_json=as_json)
+        updating.roll_back(project())
         return
-    updating.update(project(), updating.Answers(version, on_conflict, dry_run, yes, as_json))
+    updating.update(project(), updating.Answers(version, on_conflict, dry_run, yes))
 
 
-@app.command()
-def verify(as_json: Annotated[bool, json_of("work.templates.api.TemplateVerified")] = False) -> None:
+@app.command(prints="work.templates.api.TemplateVerified")
+def verify() -> None:
     """Check the template's checksums, its commit, and its tag in the repository. Needs no daemon."""
     from corral.work.templates.cli import installing
     from corral.work.templates.project import journal
@@ -231,8 +222,7 @@ def verify(as_json: Annotated[bool, json_of("work.templates.api.TemplateVerified
         "remote": "unknown" if now is None else "same" if now == lock.commit else "moved on",
         "files": states,
     }
-    if as_json:
-        emit(answer)
+    if printed(answer):
         return
     fact("template", one_line(f"{lock.source} {lock.version}"), 10)
     fact("commit", f"{lock.commit}, proven by its checksums", 10)
@@ -247,18 +237,15 @@ def verify(as_json: Annotated[bool, json_of("work.templates.api.TemplateVerified
             fact(state, one_line(path), 10)
 
 
-@app.command()
-def cache(
-    clear: Annotated[bool, Option("--clear", help="Remove everything from the cache.")] = False,
-    as_json: Annotated[bool, json_of("work.templates.api.TemplateCache")] = False,
-) -> None:
+@app.command(prints="work.templates.api.TemplateCache")
+def cache(clear: Annotated[bool, Option("--clear", help="Remove everything from the cache.")] = False) -> None:
     """List the templates in this user's cache, or clear it. Needs no daemon."""
     from corral.work.templates.cli import installing
 
     cached = installing.cache(None)
     if clear:
         count = cached.clear()
-        emit({"cleared": count}) if as_json else echo(
+        emit({"cleared": count}) if for_programs() else echo(
             f"Removed {count} template{'' if count == 1 else 's'} from the cache."
         )
         return
@@ -267,7 +254,6 @@ def cache(
         rows,
         [("SOURCE", "source", 60), ("VERSION", "version", 20), ("COMMIT", _short, 12), ("FETCHED", "fetched_at", 24)],
         empty="No template is cached.",
-        as_json=as_json,
     )
 
 

@@ -22,7 +22,7 @@ from corral.core.visible import one_line, visible
 from corral.faces.cli.parsing import Exit
 from corral.faces.cli.project.project_copies import COPIES
 from corral.faces.cli.terminal.options import here
-from corral.faces.cli.terminal.output import echo, paint
+from corral.faces.cli.terminal.output import echo, for_programs, paint
 from corral.faces.cli.terminal.person import confirm, refuse_agents
 from corral.faces.cli.terminal.progress import progress
 from corral.git.process.command import open_repository
@@ -53,7 +53,7 @@ class Wanted:
     update: bool = False
 
 
-def install(project: Project, request: Wanted, *, yes: bool, as_json: bool) -> dict[str, Any]:
+def install(project: Project, request: Wanted, *, yes: bool) -> dict[str, Any]:
     """Install a template's files into a repository; show them, and what they would run, before.
 
     Returns:
@@ -74,7 +74,7 @@ def install(project: Project, request: Wanted, *, yes: bool, as_json: bool) -> d
     parts = installed(obtained.parts)
     plan = steps(project.root, {}, parts, partial(merge_text, open_repository(project.common_dir)), installs=True)
     runs, notes = brought(parts), remarks(obtained)
-    if not as_json:
+    if not for_programs():
         show(f"template {address} {lock.version} ({lock.commit[:12]})", plan, notes)
         show_brought(runs)
     if runs:

@@ -9,7 +9,7 @@ from corral.config.paths import Project
 from corral.core.errors import Conflict, NotTrusted
 from corral.core.visible import one_line
 from corral.faces.cli.parsing import Exit
-from corral.faces.cli.terminal.output import echo, emit, paint
+from corral.faces.cli.terminal.output import echo, emit, for_programs, paint, printed
 from corral.faces.cli.terminal.person import ask, confirm, is_terminal, refuse_agents
 from corral.git.process.command import open_repository
 from corral.git.remote.cache import FetchedVersion, Obtained
@@ -40,7 +40,6 @@ class Answers:
     on_conflict: str | None = None
     dry_run: bool = False
     yes: bool = False
-    as_json: bool = False
 
 
 def update(project: Project, answers: Answers) -> None:
@@ -57,16 +56,16 @@ def update(project: Project, answers: Answers) -> None:
     _refuse_moved_tag(lock, obtained.version)
     new = installed(obtained.parts)
     if obtained.version.commit == lock.commit or (answers.version is None and _is_older(obtained.version, lock)):
-        _say_nothing_newer(lock, obtained, as_json=answers.as_json)
+        _say_nothing_newer(lock, obtained)
         return
     plan = steps(project.root, base, new, partial(merge_text, open_repository(project.common_dir)))
     plan = [_valid(step) for step in plan]
     runs = installing.new_in(new, brought(base))
-    if not answers.as_json:
+    if not for_programs():
         installing.show(f"{lock.source}: {lock.version} → {obtained.version.name}", plan, installing.remarks(obtained))
         installing.show_brought(runs)
     if answers.dry_run:
-        emit(_answer(lock, obtained, plan, runs)) if answers.as_json else echo("Nothing was changed (--dry-run).")
+        emit(_answer(lock, obtained, plan, runs)) if for_programs() else echo("Nothing was changed (--dry-run).")
         return
     if runs:
         refuse_agents("Installing hooks, MCP servers and commands", "corral template update")
@@ -75,7 +74,7 @@ def update(project: Project, answers: Answers) -> None:
         raise Exit(1)
     requested = requested if lock.asked != LATEST else LATEST
     done = installing.record(project, plan, installing.lock_of(project, obtained, requested, lock))
-    if answers.as_json:
+    if for_programs():
         answer: TemplateUpdated = {
             **_answer(lock, obtained, plan, runs),
             "backup": str(done.backup),
@@ -94,7 +93,7 @@ def update(project: Project, answers: Answers) -> None:
     )
 
 
-def roll_back(project: Project, *, as_json: bool) -> None:
+def roll_back(project: Project) -> None:
     """Restore the files as they were before the last update.
 
     Raises:
@@ -102,8 +101,7 @@ def roll_back(project: Project, *, as_json: bool) -> None:
     """
     lock = lock_file(project).relative_to(project.root).as_posix()
     done, restored = journal.roll_back(project, lock, installing.now())
-    if as_json:
-        emit({"restored": restored, "left": list(done.left)})
+    if printed({"restored": restored, "left": list(done.left)}):
         return
     echo(paint(f"Restored {len(restored)} files.", "green"))
     for path in done.left:
@@ -128,9 +126,8 @@ def _is_older(newest: FetchedVersion, lock: Lock) -> bool:
     return newest_number is not None and own_number is not None and newest_number < own_number
 
 
-def _say_nothing_newer(lock: Lock, obtained: Obtained, *, as_json: bool) -> None:
-    if as_json:
-        emit(_answer(lock, obtained, [], []))
+def _say_nothing_newer(lock: Lock, obtained: Obtained) -> None:
+    if printed(_answer(lock, obtained, [], [])):
         return
     for note in installing.remarks(obtained):
         echo(paint(f"note: {one_line(note)}", "yellow"))
@@ -163,7 +160,7 @@ def _resolved(step: Step, answers: Answers) -> Step:
         return step
     choice = answers.on_conflict
     if choice is None:
-        if not is_terminal() or answers.as_json:
+        if not is_terminal() or for_programs():
             raise Conflict(
                 f"{step.path} has a conflict: {step.reason}.",
                 cause="You changed what the new version changes too, and this is not a terminal: cannot prompt.",
