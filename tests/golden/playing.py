@@ -91,8 +91,9 @@ def keep_document(answers: Answers) -> None:
     def whole(value: Any, inside: tuple[str, ...] = ()) -> Any:
         if isinstance(value, dict):
             if "$ref" in value:
-                name = value["$ref"].rpartition("/")[2]
-                return f"<{name}>" if name in inside else whole(made["components"]["schemas"][name], (*inside, name))
+                kind, name = value["$ref"].split("/")[-2:]
+                at_place = made["components"][kind][name]
+                return f"<{name}>" if name in inside else whole(at_place, (*inside, name))
             return {key: whole(inner, inside) for key, inner in value.items() if key not in ("title", "operationId")}
         return [whole(inner, inside) for inner in value] if isinstance(value, list) else value
 
@@ -111,7 +112,7 @@ def ask_by_http(house: Coordinated, answers: Answers) -> None:
     listener = Listener(answers, templates())
     Client.observer = listener
     try:
-        api_story.play(house)
+        api_story.refuse(api_story.play(house))
     finally:
         Client.observer = None
     door = Door(house.root)

@@ -8,9 +8,9 @@ from sqlalchemy import Connection
 
 from corral.config.account import user_name
 from corral.coordination.services import Services
-from corral.core.errors import InvalidInput, NotFound, NotPermitted
+from corral.core.errors import ConfigInvalid, Conflict, InvalidInput, NotFound, NotPermitted
 from corral.core.payload import Payload
-from corral.core.routing import EVERYONE, PERSON, Routes
+from corral.core.routing import EVERYONE, PERSON, PROJECT, Routes
 from corral.git import refs
 from corral.landing import pauses, reverts, steering
 from corral.landing.api import (
@@ -32,8 +32,8 @@ from corral.work.merges.store import landed, of_tasks
 from corral.work.merges.wire import MergeSummary, summary
 from corral.work.tasks.store import lists, outcomes
 
-router = Routes("merges", "/merges", callers=EVERYONE)
-targets = Routes("targets", "/targets", callers=EVERYONE)
+router = Routes("merges", "/merges", scope=PROJECT, callers=EVERYONE)
+targets = Routes("targets", "/targets", scope=PROJECT, callers=EVERYONE)
 
 
 def require_person(body: Order | Approval | Acceptance, does: str, command: str) -> None:
@@ -55,7 +55,7 @@ def require_person(body: Order | Approval | Acceptance, does: str, command: str)
     )
 
 
-@router.post("/{merge_id}/revert")
+@router.post("/{merge_id}/revert", errors=(Conflict,))
 async def revert(services: Services, merge_id: str, body: Undo) -> Reverted:
     """Queue the revert of what a landed request brought; it is verified and lands like any other."""
     now = services.now()
@@ -63,10 +63,10 @@ async def revert(services: Services, merge_id: str, body: Undo) -> Reverted:
         lambda: reverts.submit(services.db, services.git, merge_id, session_id=body.session_id, now=now)
     )
     services.nudge("landing")
-    return await services.store.read(lambda conn: answer_of(conn, queued))
+    return await services.store.read(lambda conn: _answer_of(conn, queued))
 
 
-def answer_of(conn: Connection, queued: reverts.Revert) -> Reverted:
+def _answer_of(conn: Connection, queued: reverts.Revert) -> Reverted:
     """What is told of a queued revert."""
     row, ids = queued.merge, queued.dependents[:200]
     titles, numbers, outcome = lists.titles(conn, ids), of_tasks.numbers(conn, ids), outcomes.of_tasks(conn, ids)
@@ -86,7 +86,7 @@ def answer_of(conn: Connection, queued: reverts.Revert) -> Reverted:
     }
 
 
-@router.post("/{merge_id}/skip", answer=MergeSummary, callers=PERSON)
+@router.post("/{merge_id}/skip", answer=MergeSummary, callers=PERSON, errors=(Conflict,))
 async def skip(services: Services, merge_id: str, body: Order | None = None) -> Payload:
     """Send a request, as a person, to the back of its target's queue."""
     if body is not None:
@@ -101,7 +101,7 @@ async def skip(services: Services, merge_id: str, body: Order | None = None) -> 
     return summary(row)
 
 
-@router.post("/{merge_id}/bypass", answer=MergeSummary, callers=PERSON)
+@router.post("/{merge_id}/bypass", answer=MergeSummary, callers=PERSON, errors=(Conflict, ConfigInvalid))
 async def bypass(services: Services, merge_id: str, body: Bypass) -> Payload:
     """Let a request land, as a person, without a verification; holds for exactly the head that was seen."""
     require_person(body, "lets a request land without a verification", f"bypass {merge_id[:8]} --reason TEXT")

@@ -6,13 +6,13 @@ from functools import partial
 
 from corral.coordination.services import Services
 from corral.core.errors import NotPermitted
-from corral.core.routing import EVERYONE, Routes
+from corral.core.routing import EVERYONE, MACHINE, Routes
 from corral.observe.audit.requests import caller
 from corral.observe.retention.api import Collected, CollectionWanted
 from corral.observe.retention.collection import Collection
 from corral.observe.retention.retention import Retention
 
-router = Routes("gc", "/gc", callers=EVERYONE)
+router = Routes("gc", "/gc", scope=MACHINE, callers=EVERYONE)
 
 
 @router.post("")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from corral.coordination.services import Services
-from corral.core.routing import EVERYONE, Routes
+from corral.core.errors import Conflict
+from corral.core.routing import EVERYONE, PROJECT, Routes
 from corral.store.rows.tasks import SharedValue
 from corral.work.state import state as shared_state
 from corral.work.state.api import Deleted, Gone, NewValue, Value
 from corral.work.tasks.api import StateKey
 
-router = Routes("state", "/tasks", callers=EVERYONE)
+router = Routes("state", "/tasks", scope=PROJECT, callers=EVERYONE)
 
 
 @router.get("/{task_id}/state", answer=list[Value])
@@ -20,7 +21,7 @@ async def listing(services: Services, task_id: str, key: StateKey | None = None)
     return await services.store.read(lambda conn: shared_state.listing(conn, task_id))
 
 
-@router.post("/{task_id}/state", answer=Value)
+@router.post("/{task_id}/state", answer=Value, errors=(Conflict,))
 async def write(services: Services, task_id: str, body: NewValue) -> SharedValue:
     """Set a value, atomically; it is answered with its new version."""
     now = services.now()
@@ -31,7 +32,7 @@ async def write(services: Services, task_id: str, body: NewValue) -> SharedValue
     )
 
 
-@router.post("/{task_id}/state/delete")
+@router.post("/{task_id}/state/delete", errors=(Conflict,))
 async def remove(services: Services, task_id: str, body: Gone) -> Deleted:
     """Delete a key."""
     await services.store.write(lambda conn: shared_state.remove(conn, task_id, body.key, if_version=body.if_version))
