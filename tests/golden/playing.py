@@ -236,6 +236,11 @@ def not_provoked(kept: dict[str, Any]) -> Iterator[str]:
             kept, f"http {name}: 4", f"again {name}: 4", f"bad {name} [", f"nowhere {name}", f"caller {name} ["
         ):
             yield f"{name}: no error but that of a stranger"
+    for operation in api_story.OPERATIONS:
+        name = api_story.name_of(operation)
+        for error in sorted(operation.route.errors, key=lambda kind: kind.name):
+            if f"http {name}: {error.status} {error.name}" not in kept:
+                yield f"{name}: no {error.name}"
     for name in TOOLS:
         results = [kept[key]["result"] for key in (f"tool {name}", f"tool {name} [again]")]
         if all(result["isError"] or result["structuredContent"].get("success") is False for result in results):

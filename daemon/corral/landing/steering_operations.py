@@ -32,7 +32,7 @@ from corral.work.merges.store import landed, of_tasks
 from corral.work.merges.wire import MergeSummary, summary
 from corral.work.tasks.store import lists, outcomes
 
-router = Routes("merges", "/merges", scope=PROJECT, callers=EVERYONE)
+router = Routes("merges", "/merges", scope=PROJECT, callers=EVERYONE, errors=(Conflict,))
 targets = Routes("targets", "/targets", scope=PROJECT, callers=EVERYONE)
 
 
@@ -55,7 +55,7 @@ def require_person(body: Order | Approval | Acceptance, does: str, command: str)
     )
 
 
-@router.post("/{merge_id}/revert", errors=(Conflict,))
+@router.post("/{merge_id}/revert")
 async def revert(services: Services, merge_id: str, body: Undo) -> Reverted:
     """Queue the revert of what a landed request brought; it is verified and lands like any other."""
     now = services.now()
@@ -86,7 +86,7 @@ def _answer_of(conn: Connection, queued: reverts.Revert) -> Reverted:
     }
 
 
-@router.post("/{merge_id}/skip", answer=MergeSummary, callers=PERSON, errors=(Conflict,))
+@router.post("/{merge_id}/skip", answer=MergeSummary, callers=PERSON)
 async def skip(services: Services, merge_id: str, body: Order | None = None) -> Payload:
     """Send a request, as a person, to the back of its target's queue."""
     if body is not None:
@@ -101,7 +101,7 @@ async def skip(services: Services, merge_id: str, body: Order | None = None) -> 
     return summary(row)
 
 
-@router.post("/{merge_id}/bypass", answer=MergeSummary, callers=PERSON, errors=(Conflict, ConfigInvalid))
+@router.post("/{merge_id}/bypass", answer=MergeSummary, callers=PERSON, errors=(ConfigInvalid,))
 async def bypass(services: Services, merge_id: str, body: Bypass) -> Payload:
     """Let a request land, as a person, without a verification; holds for exactly the head that was seen."""
     require_person(body, "lets a request land without a verification", f"bypass {merge_id[:8]} --reason TEXT")

@@ -48,7 +48,8 @@ def document(operations: Iterable[Operation]) -> dict[str, Any]:
                 for kind in (4, 5)
             },
             "examples": {
-                error.name: _example(error) for error in _by_name(EVERY.union(*(one.errors for one in known)))
+                error.name: {"value": error(f"{sentence(error.__doc__)}.").to_wire()}
+                for error in _by_name(EVERY.union(*(one.errors for one in known)))
             },
         },
     }
@@ -137,10 +138,6 @@ def _refusal(errors: list[type[CorralError]], refusal: dict[str, Any]) -> dict[s
         "description": "\n".join(f"`{error.name}` ({error.code}): {error.default_cause}" for error in errors),
         "content": {JSON: {"schema": schema, "examples": shown}},
     }
-
-
-def _example(error: type[CorralError]) -> dict[str, Any]:
-    return {"value": error(f"{sentence(error.__doc__)}.").to_wire()}
 
 
 def _parameters(one: Operation, shapes: _Shapes) -> Iterator[dict[str, Any]]:

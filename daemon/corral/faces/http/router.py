@@ -119,16 +119,17 @@ class Operation:
     @cached_property
     def errors(self) -> frozenset[type[CorralError]]:
         """What it answers beside the errors of every operation: what it declares, and what follows from what it takes."""
-        kinds = [argument.kind for argument in self.arguments]
-        acting = [_without_marks(kind) for kind in kinds if _is_a(kind, Acting)]
-        return self.route.errors.union(
-            [NotFound] if acting or (self.names and self.route.finds) else [],
-            [Unidentified] if any(not model.ONLY_ASKS for model in acting) else [],
-            [LimitReached]
-            if acting and self.route.changes and self.route.callers != PERSON
-            else [],  # a session that is not known is registered
-            [OwnDaemon] if self.route.callers == NO_WORK else [],
-        )
+        acting = [_without_marks(argument.kind) for argument in self.arguments if _is_a(argument.kind, Acting)]
+        follow = set[type[CorralError]]()
+        if acting or (self.names and self.route.finds):
+            follow.add(NotFound)
+        if any(not model.ONLY_ASKS for model in acting):
+            follow.add(Unidentified)
+        if acting and self.route.changes and self.route.callers != PERSON:
+            follow.add(LimitReached)  # a session that is not known is registered
+        if self.route.callers == NO_WORK:
+            follow.add(OwnDaemon)
+        return self.route.errors | follow
 
     def declares(self, error: CorralError) -> bool:
         """Whether an error is one that it, or every operation, says that it answers."""
