@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from corral.core.errors import CorralError, NotFound
+from corral.core.errors import CorralError
 from corral.core.routing import PREFIX
 from corral.daemon import nouns
 from corral.faces.http.openapi import document
@@ -226,13 +226,11 @@ def refuse(story: Story) -> None:
 
     for one in OPERATIONS:
         name, places = name_of(one), dict.fromkeys(one.names, "no-such")
-        if NotFound in one.route.errors or NotFound not in one.errors or name == KEY_FIRST:
-            continue
-        if one.names and one.route.finds:
+        if one.names and one.route.finds and name != KEY_FIRST:
             refused(name, "not_found", query="?before=1&after=2" if name.endswith("/diff") else "", **places)
-        elif one.route.method == "GET":
+        elif one.acting and one.route.method == "GET":
             refused(name, "not_found", query="?agent_id=Nobody", **places)
-        else:
+        elif one.acting:
             refused(name, "not_found", {**BODIES[name], "agent_id": "Nobody"}, **places)
     story.house.ask("POST", "/locks/acquire", {**cedar, "paths": ["src/held.py", ".claude/agents/helper.md"]})
     refused("POST /locks/acquire", "lock_held", {"paths": ["src/held.py"]})
@@ -280,10 +278,9 @@ def refuse(story: Story) -> None:
         refused(f"POST /merges/{{merge_id}}/{operation}", "conflict", **landed)
     story.house.ask("POST", "/targets/freeze", {"target": "main", "reason": "Nothing lands."})
     queued = story.house.ask("POST", "/tasks", {"title": "Queued", "command": "echo y > queued.txt"})["task_id"]
-    story.house.ask("GET", f"/wait?task={queued}&timeout_s=20")
-    (merge,) = story.house.ask("GET", "/merges?state=queued")
-    refused("POST /merges/{merge_id}/retry", "conflict", merge_id=merge["merge_id"])
-    story.house.ask("POST", f"/merges/{merge['merge_id']}/cancel")
+    (waiting,) = eventually(lambda: [row for row in story.house.ask("GET", "/merges") if row["task_id"] == queued])
+    refused("POST /merges/{merge_id}/retry", "conflict", merge_id=waiting["merge_id"])
+    story.house.ask("POST", f"/merges/{waiting['merge_id']}/cancel")
     story.house.ask("POST", "/targets/thaw", {"target": "main"})
     helper = story.house.root / ".claude/agents/helper.md"
     helper.parent.mkdir(parents=True, exist_ok=True)

@@ -117,15 +117,19 @@ class Operation:
         return next((parameter.name for parameter in parameters if parameter.annotation is Request), None)
 
     @cached_property
+    def acting(self) -> list[type[Acting]]:
+        """The types of its arguments that say who acts."""
+        return [_without_marks(argument.kind) for argument in self.arguments if _is_a(argument.kind, Acting)]
+
+    @cached_property
     def errors(self) -> frozenset[type[CorralError]]:
         """What it answers beside the errors of every operation: what it declares, and what follows from what it takes."""
-        acting = [_without_marks(argument.kind) for argument in self.arguments if _is_a(argument.kind, Acting)]
         follow = set[type[CorralError]]()
-        if acting or (self.names and self.route.finds):
+        if self.acting or (self.names and self.route.finds):
             follow.add(NotFound)
-        if any(not model.ONLY_ASKS for model in acting):
+        if any(not model.ONLY_ASKS for model in self.acting):
             follow.add(Unidentified)
-        if acting and self.route.changes and self.route.callers != PERSON:
+        if self.acting and self.route.changes and self.route.callers != PERSON:
             follow.add(LimitReached)  # a session that is not known is registered
         if self.route.callers == NO_WORK:
             follow.add(OwnDaemon)
