@@ -269,6 +269,8 @@ def refuse(story: Story) -> None:
     story.ask("POST /tasks/{task_id}/state", {"key": "k", "value": 1}, **waits)
     refused("POST /tasks/{task_id}/state", "conflict", {"key": "k", "value": 2, "if_version": 7}, **waits)
     refused("POST /tasks/{task_id}/state/delete", "conflict", {"key": "k", "if_version": 7}, **waits)
+    refused("GET /dead-letters/{task_id}", "conflict", task_id=done)
+    refused("POST /gc", "not_found", {"forget": ["refs/corral/salvage/nothing/20260101T000000000000Z"]})
     for operation in ("retry", "clear"):
         refused(f"POST /dead-letters/{operation}", "not_found", {"task_ids": ["no-such"]})
         refused(f"POST /dead-letters/{operation}", "conflict", {"task_ids": [done]})

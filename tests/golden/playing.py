@@ -112,7 +112,7 @@ def ask_by_http(house: Coordinated, answers: Answers) -> None:
     listener = Listener(answers, templates())
     Client.observer = listener
     try:
-        api_story.refuse(api_story.play(house))
+        api_story.play(house)
     finally:
         Client.observer = None
     door = Door(house.root)
@@ -145,6 +145,15 @@ def ask_by_http(house: Coordinated, answers: Answers) -> None:
     for what, headers in {"a page": {"Origin": "http://x.test"}, "another host": {"Host": "x.test"}}.items():
         answers.keep(f"stranger [{what}]", door.ask("GET", "/status", None, **headers))
     answers.keep("stranger [no JSON]", door.ask("POST", "/pause", {}, Content_Type="text/plain"))
+
+
+def be_refused(house: Coordinated, answers: Answers) -> None:
+    """Play the story of the API, and ask for what it is refused after that."""
+    Client.observer = Listener(answers, templates())
+    try:
+        api_story.refuse(api_story.play(house))
+    finally:
+        Client.observer = None
 
 
 def _fields(operation: dict[str, Any]) -> set[str]:

@@ -33,8 +33,13 @@ NOT_PROVOKED = (
     ),
     ("People have a hundred worktrees.", "limit_reached", f"POST /worktrees, {MADE_AGAIN}"),
     ("The worktree is another one's.", "conflict", MADE_AGAIN),
-    ("Something else was put into the place of a worktree.", "path_replaced", "DELETE /worktrees/{name}"),
-    ("The target is gone, on which something has landed.", "target_gone", "POST /worktrees"),
+    ("Something else was put into the place of a worktree.", "path_replaced folder_linked", "DELETE /worktrees/{name}"),
+    (
+        "The target is gone, on which something has landed.",
+        "target_gone",
+        "POST /worktrees, POST /worktrees/{name}/recover/all",
+    ),
+    ("What is to be forgotten changes meanwhile.", "conflict", "POST /gc"),
     (
         "A target's own settings are broken.",
         "config_invalid",

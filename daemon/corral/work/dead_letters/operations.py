@@ -40,7 +40,7 @@ async def listing(
     return answer(request, await services.store.read(look), lambda row: {"after": row["task_id"]})
 
 
-@router.get("/{task_id}", answer=DeadTaskFacts)
+@router.get("/{task_id}", answer=DeadTaskFacts, errors=(Conflict,))
 async def read(services: Services, task_id: str) -> Payload:
     """Everything about a dead task, with the end of its last attempt's output."""
     task = await services.store.read(lambda conn: dead_letters.read(conn, task_id))

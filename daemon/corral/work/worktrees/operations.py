@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from corral.coordination.services import Services
-from corral.core.errors import PathReplaced, TargetGone, WorkAtRisk
+from corral.core.errors import FolderLinked, PathReplaced, TargetGone, WorkAtRisk
 from corral.core.pages import MOST, answer, following, page
 from corral.core.payload import Payload
 from corral.core.routing import EVERYONE, MACHINE, PERSON, Routes
@@ -84,7 +84,7 @@ async def create(services: Services, body: NewWorktree) -> Payload:
     )
 
 
-@router.delete("/worktrees/{name}", answer=RemovedWorktree, errors=(WorkAtRisk, PathReplaced))
+@router.delete("/worktrees/{name}", answer=RemovedWorktree, errors=(WorkAtRisk, PathReplaced, FolderLinked))
 async def remove(services: Services, name: str) -> Payload:
     """Remove a worktree; what is found nowhere else is saved first."""
     gone = await services.work(lambda: services.of(Worktrees).remove(name, services.now()))
@@ -114,7 +114,9 @@ async def saved_ignored(
     return await _part(services, request, services.of(Worktrees).saved_ignored, "ref", after, limit)
 
 
-@router.post("/worktrees/{name:path}/recover/all", callers=PERSON, answer=RecoveredWorktree, errors=OF_A_WORKTREE)
+@router.post(
+    "/worktrees/{name:path}/recover/all", callers=PERSON, answer=RecoveredWorktree, errors=(*OF_A_WORKTREE, TargetGone)
+)
 async def recover_all(services: Services, name: str) -> Payload:
     """Bring saved work back, and with it the files that git ignores.
 
