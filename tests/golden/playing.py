@@ -90,13 +90,15 @@ def keep_document(answers: Answers) -> None:
 
     def whole(value: Any, inside: tuple[str, ...] = ()) -> Any:
         if isinstance(value, dict):
-            if "$ref" in value:
-                kind, name = value["$ref"].split("/")[-2:]
-                at_place = made["components"][kind][name]
-                return f"<{name}>" if name in inside else whole(at_place, (*inside, name))
+            kind, _, name = value.get("$ref", "").removeprefix("#/components/").partition("/")
+            if kind == "schemas":
+                found = {**made["components"][kind][name], **value}
+                del found["$ref"]
+                return f"<{name}>" if name in inside else whole(found, (*inside, name))
             return {key: whole(inner, inside) for key, inner in value.items() if key not in ("title", "operationId")}
         return [whole(inner, inside) for inner in value] if isinstance(value, list) else value
 
+    answers.keep("document", whole({kind: made["components"][kind] for kind in ("responses", "examples")}))
     for path, verbs in made["paths"].items():
         for method, operation in verbs.items():
             answers.keep(f"document {method.upper()} {path.removeprefix(PREFIX)}", whole(operation))
