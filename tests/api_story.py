@@ -6,15 +6,16 @@ import re
 from pathlib import Path
 from typing import Any
 
+from corral.core.errors import CorralError
 from corral.core.routing import PREFIX
 from corral.daemon import nouns
 from corral.faces.http.openapi import document
 from corral.faces.http.router import Operation, operations
 from tests.support.answers import unlike
-from tests.support.coordinated import Coordinated
+from tests.support.coordinated import Coordinated, eventually
 
 
-def _name(operation: Operation) -> str:
+def name_of(operation: Operation) -> str:
     return f"{operation.route.method} {operation.path.removeprefix(PREFIX)}"
 
 
@@ -26,10 +27,12 @@ description: Add a page with a test.
 parameters: {PAGE: {type: string, description: Its name.}}
 prompt: Write the page {{ PAGE }}.
 """
+KEY_FIRST = "POST /agents/{name}/improvement"
+"""Without a key of the API it does not look for the agent."""
 DOCUMENT = document(OPERATIONS := operations(nouns.every()))
-TYPES = {_name(one): one.route.answer for one in OPERATIONS if one.path.startswith(PREFIX)}
+TYPES = {name_of(one): one.route.answer for one in OPERATIONS if one.path.startswith(PREFIX)}
 BODIES: dict[str, Any] = {
-    _name(one): described["requestBody"]["content"]["application/json"]["example"]
+    name_of(one): described["requestBody"]["content"]["application/json"]["example"]
     for one in OPERATIONS
     if "requestBody" in (described := DOCUMENT["paths"][one.path][one.route.method.lower()])
 }
@@ -43,11 +46,16 @@ class Story:
         self.house = house
         self.wrong: list[str] = []
         self.told: set[str] = set()
+        self.refused: set[tuple[str, str]] = set()
+        self.named: dict[str, Any] = {}
+        self.asked: list[tuple[str, str, Any]] = []
 
     def ask(self, operation: str, /, body: Any = None, *, query: str = "", **places: Any) -> Any:
         method, _, path = operation.partition(" ")
         filled = re.sub(r"\{(\w+)\}", lambda place: str(places[place[1]]), path)
-        real = self.house.ask(method, filled + query, BODIES.get(operation) if body is None else body)
+        body = BODIES.get(operation) if body is None else body
+        real = self.house.ask(method, filled + query, body)
+        self.asked.append((operation, filled + query, body))
         self.wrong += [f"{operation}: {one}" for one in unlike(TYPES[operation], real)]
         self.told.add(operation)
         return real
@@ -198,4 +206,97 @@ def play(house: Coordinated) -> Story:
     ask("POST /worktrees/{name}/recover", name="login")
     ask("POST /worktrees/{name}/recover/all", name="login")
     ask("POST /sessions/{session_id}/end", session_id="s-1")
+    story.named = {"done": done, "merge": merge["merge_id"], "loop": loop, "message": number}
     return story
+
+
+def refuse(story: Story) -> None:
+    """Ask, after the story, for what the daemon refuses: each operation so that it answers the errors of its own."""
+    done, merge, number = story.named["done"], story.named["merge"], story.named["message"]
+    landed, cedar = {"merge_id": merge}, {"session_id": "s-2"}
+
+    def refused(operation: str, name: str, body: Any = None, /, *, query: str = "", **places: Any) -> None:
+        try:
+            story.ask(operation, body, query=query, **places)
+        except CorralError as error:
+            story.wrong += [] if error.name == name else [f"{operation}: {error.name}, not {name}: {error}"]
+            story.refused.add((operation, error.name))
+        else:
+            story.wrong.append(f"{operation}: not {name}")
+
+    for one in OPERATIONS:
+        name, places = name_of(one), dict.fromkeys(one.names, "no-such")
+        if one.names and one.route.finds and name != KEY_FIRST:
+            refused(name, "not_found", query="?before=1&after=2" if name.endswith("/diff") else "", **places)
+        elif one.acting and one.route.method == "GET":
+            refused(name, "not_found", query="?agent_id=Nobody", **places)
+        elif one.acting:
+            refused(name, "not_found", {**BODIES[name], "agent_id": "Nobody"}, **places)
+    story.house.ask("POST", "/locks/acquire", {**cedar, "paths": ["src/held.py", ".claude/agents/helper.md"]})
+    refused("POST /locks/acquire", "lock_held", {"paths": ["src/held.py"]})
+    refused("POST /locks/force-release", "reservation_active", {"paths": ["src/held.py"]})
+    letter = {**cedar, "to": ["Cedar"], "subject": "Hello", "body": "Some text.", "idempotency_key": "k-1"}
+    story.house.ask("POST", "/messages", letter)
+    refused("POST /messages", "idempotency_key_conflict", {**letter, "body": "Another text."})
+    refused("POST /messages", "recipient_not_found", {**letter, "to": ["Nobody"], "idempotency_key": "k-2"})
+    refused("POST /messages", "invalid_thread_id", {**letter, "thread_id": "../up", "idempotency_key": "k-2"})
+    answer = {**cedar, "body": "Some text.", "idempotency_key": "k-1"}
+    refused("POST /messages/{message_id}/reply", "idempotency_key_conflict", answer, message_id=number)
+    lost = {**cedar, "body": "Some text.", "to": ["Nobody"]}
+    refused("POST /messages/{message_id}/reply", "recipient_not_found", lost, message_id=number)
+    refused("GET /messages", "invalid_timestamp", query="?since_ts=soon")
+    refused("GET /messages/search", "not_found", query="?q=minutes&agent=Nobody")
+    refused("GET /contacts", "not_found", query="?agent=Nobody")
+    refused("GET /project", "project_not_found", query="?human_key=/nowhere")
+    refused("POST /sessions", "conflict", {"session_id": "s-3", "agent_name": "Cedar"})
+    story.house.ask("POST", "/sessions", {"session_id": "s-3", "agent_name": "Birch"})
+    refused("POST /sessions/{session_id}/names", "conflict", {"name": "Cedar"}, session_id="s-3")
+    refused("POST /features/analyze", "not_found", {"candidate_feature_id": "no-such"})
+    refused("GET /audit", "not_found", query="?task=no-such")
+    refused("GET /wait", "not_found", query="?task=no-such")
+    refused("POST /tasks", "not_found", {"title": "Helps", "parent_task_id": "no-such"})
+    refused("POST /tasks", "conflict", {"title": "Helps", "parent_task_id": done})
+    once = {"title": "Once", "task_type": "review", "idempotency_key": "k-1"}
+    waits = {"task_id": story.house.ask("POST", "/tasks", once)["task_id"]}
+    refused("POST /tasks", "idempotency_key_conflict", {**once, "title": "Twice"})
+    refused("POST /tasks/batch", "idempotency_key_conflict", {"tasks": [{**once, "title": "Twice"}]})
+    unkeyed = {"title": "Ask", "runner": "anthropic", "agent": "implementer"}
+    refused("POST /tasks", "runner_unavailable", unkeyed)
+    refused("POST /tasks/batch", "runner_unavailable", {"tasks": [unkeyed]})
+    for operation in ("complete", "cancel", "retry", "reprioritize"):
+        name, body = ("lease_lost", {**cedar, "success": True}) if operation == "complete" else ("conflict", None)
+        refused(f"POST /tasks/{{task_id}}/{operation}", name, body, task_id=done)
+    story.ask("POST /tasks/{task_id}/state", {"key": "k", "value": 1}, **waits)
+    refused("POST /tasks/{task_id}/state", "conflict", {"key": "k", "value": 2, "if_version": 7}, **waits)
+    refused("POST /tasks/{task_id}/state/delete", "conflict", {"key": "k", "if_version": 7}, **waits)
+    refused("GET /dead-letters/{task_id}", "conflict", task_id=done)
+    refused("POST /gc", "not_found", {"forget": ["refs/corral/salvage/nothing/20260101T000000000000Z"]})
+    for operation in ("retry", "clear"):
+        refused(f"POST /dead-letters/{operation}", "not_found", {"task_ids": ["no-such"]})
+        refused(f"POST /dead-letters/{operation}", "conflict", {"task_ids": [done]})
+    refused("POST /loops/{loop_id}/stop", "conflict", loop_id=story.named["loop"])
+    refused("POST /loops/{loop_id}/resume", "conflict", loop_id=story.named["loop"])
+    for operation in ("approve", "cancel", "dismiss", "skip", "bypass", "revert"):
+        refused(f"POST /merges/{{merge_id}}/{operation}", "conflict", **landed)
+    story.house.ask("POST", "/targets/freeze", {"target": "main", "reason": "Nothing lands."})
+    queued = story.house.ask("POST", "/tasks", {"title": "Queued", "command": "echo y > queued.txt"})["task_id"]
+    (waiting,) = eventually(lambda: [row for row in story.house.ask("GET", "/merges") if row["task_id"] == queued])
+    refused("POST /merges/{merge_id}/retry", "conflict", merge_id=waiting["merge_id"])
+    story.house.ask("POST", f"/merges/{waiting['merge_id']}/cancel")
+    story.house.ask("POST", "/targets/thaw", {"target": "main"})
+    helper = story.house.root / ".claude/agents/helper.md"
+    helper.parent.mkdir(parents=True, exist_ok=True)
+    first = {"version": "1.0.0", "share": 0.5}
+    for text in ("Help.", "Help more."):
+        helper.write_text(f"---\nname: helper\ndescription: It helps.\n---\n\n{text}\n")
+        story.ask("POST /agents/{name}/pin", {"version": "1.0.0"}, name="helper")
+        story.ask("DELETE /agents/{name}/pin", name="helper")
+    refused("POST /agents/{name}/rollback", "lock_held", first, name="helper")
+    story.ask("POST /agents/{name}/rollout", first, name="helper")
+    for operation in ("rollout", "pin"):
+        refused(f"POST /agents/{{name}}/{operation}", "conflict", first, name="helper")
+    refused("POST /agents/{name}/improvement", "runner_unavailable", name="helper")
+    made = story.ask("POST /worktrees", {**cedar, "name": "mine"})
+    story.house.hook("SessionStart", "s-4", cwd=Path(made["path"]))
+    refused("POST /worktrees", "conflict", {"name": "mine"})
+    refused("DELETE /worktrees/{name}", "work_at_risk", name="mine")

@@ -34,7 +34,8 @@ def played() -> dict[str, Any]:
         schema_story.make_repository(Path(top) / "commands" / "repo")
         playing.play_commands(Path(top) / "commands" / "repo", answers)
         playing.keep_document(answers)
-        kept |= {name: answer for name, answer in answers.kept.items() if name not in kept}
+        refusals = _in(Path(top) / "refused", playing.be_refused, api_story.CONFIG)
+        kept |= {name: answer for name, answer in {**refusals, **answers.kept}.items() if name not in kept}
     return kept
 
 

@@ -90,12 +90,15 @@ def keep_document(answers: Answers) -> None:
 
     def whole(value: Any, inside: tuple[str, ...] = ()) -> Any:
         if isinstance(value, dict):
-            if "$ref" in value:
-                name = value["$ref"].rpartition("/")[2]
-                return f"<{name}>" if name in inside else whole(made["components"]["schemas"][name], (*inside, name))
+            kind, _, name = value.get("$ref", "").removeprefix("#/components/").partition("/")
+            if kind == "schemas":
+                found = {**made["components"][kind][name], **value}
+                del found["$ref"]
+                return f"<{name}>" if name in inside else whole(found, (*inside, name))
             return {key: whole(inner, inside) for key, inner in value.items() if key not in ("title", "operationId")}
         return [whole(inner, inside) for inner in value] if isinstance(value, list) else value
 
+    answers.keep("document", whole({kind: made["components"][kind] for kind in ("responses", "examples")}))
     for path, verbs in made["paths"].items():
         for method, operation in verbs.items():
             answers.keep(f"document {method.upper()} {path.removeprefix(PREFIX)}", whole(operation))
@@ -146,6 +149,15 @@ def ask_by_http(house: Coordinated, answers: Answers) -> None:
     for what, headers in {"a page": {"Origin": "http://x.test"}, "another host": {"Host": "x.test"}}.items():
         answers.keep(f"stranger [{what}]", door.ask("GET", "/status", None, **headers))
     answers.keep("stranger [no JSON]", door.ask("POST", "/pause", {}, Content_Type="text/plain"))
+
+
+def be_refused(house: Coordinated, answers: Answers) -> None:
+    """Play the story of the API, and ask for what it is refused after that."""
+    Client.observer = Listener(answers, templates())
+    try:
+        api_story.refuse(api_story.play(house))
+    finally:
+        Client.observer = None
 
 
 def _fields(operation: dict[str, Any]) -> set[str]:
@@ -238,6 +250,11 @@ def not_provoked(kept: dict[str, Any]) -> Iterator[str]:
             kept, f"http {name}: 4", f"again {name}: 4", f"bad {name} [", f"nowhere {name}", f"caller {name} ["
         ):
             yield f"{name}: no error but that of a stranger"
+    for operation in api_story.OPERATIONS:
+        name = api_story.name_of(operation)
+        for error in sorted(operation.route.errors, key=lambda kind: kind.name):
+            if f"http {name}: {error.status} {error.name}" not in kept:
+                yield f"{name}: no {error.name}"
     for name in TOOLS:
         results = [kept[key]["result"] for key in (f"tool {name}", f"tool {name} [again]")]
         if all(result["isError"] or result["structuredContent"].get("success") is False for result in results):

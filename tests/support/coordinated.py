@@ -144,7 +144,7 @@ class Coordinated:
         eventually(lambda: self.daemon_pid() != pid)
 
     def stop(self) -> None:
-        """Stop the daemon if one runs; every event that it recorded is what its type says."""
+        """Stop the daemon if one runs; every event that it recorded, and every error that it answered, is one declared."""
         if not (self.root / ".corral").is_dir() and self.root.suffix != ".git":
             return
         try:
@@ -155,7 +155,7 @@ class Coordinated:
             stop_and_wait(project)  # as the command does, without a process for it
         except CorralError:
             self.run("daemon", "stop", check=False)
-        faults = recorded.faults_in(project.database)
+        faults = recorded.faults_in(project.database) + recorded.undeclared_in(project.logs_dir)
         assert not faults, "\n".join(faults)
 
 

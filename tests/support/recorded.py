@@ -1,4 +1,4 @@
-"""Whether recorded events are what their types say: the payload of each has the keys and values of its kind's type."""
+"""Whether what a daemon recorded is as declared: events, each with the keys and values of its kind's type; errors."""
 
 from __future__ import annotations
 
@@ -65,3 +65,12 @@ def faults_in(database: Path) -> list[str]:
     except sqlite3.Error:  # tests break it, and have databases of other versions
         return []
     return faults((kind, json.loads(data)) for kind, data in rows)
+
+
+def undeclared_in(logs: Path) -> list[str]:
+    """The errors in a daemon's logs that an operation answered and does not declare."""
+    try:
+        text = "".join(file.read_text("utf-8", "replace") for file in sorted(logs.glob("corral.log*")))
+    except OSError:  # tests put other things there
+        return []
+    return [line for line in text.splitlines() if '"event": "undeclared_error"' in line]

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 
 class CorralError(Exception):
-    """An error that a person or a program can act on.
+    """Something failed in Corral; every other error is a kind of it, and tells a person or a program what to do.
 
     Args:
         message: What happened, one line.

@@ -7,10 +7,12 @@ descriptions are pydantic's ``Field``. :mod:`corral.faces.http` serves them and 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeVar, get_type_hints
+
+from corral.core.errors import CorralError
 
 PREFIX = "/api/v1"
 """Before nearly every path."""
@@ -28,9 +30,17 @@ class Caller(Enum):
     PROGRAM = "a program over TCP"
 
 
+class Scope(Enum):
+    """What operations belong to, where several machines work on one project."""
+
+    PROJECT = "project"
+    MACHINE = "machine"
+
+
 EVERYONE = frozenset(Caller)
 PERSON = frozenset({Caller.PERSON})
 NO_WORK = EVERYONE - {Caller.WORK}
+PROJECT, MACHINE = Scope.PROJECT, Scope.MACHINE
 
 F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
 
@@ -53,9 +63,12 @@ class Route:
     Attributes:
         path: Below its noun's.
         callers: Who may ask for it.
+        changes: Whether it changes anything.
         status: Of an answer that is a success.
         response_of: The type of its answer, where the handler returns a response that is made already.
         media: Of its answer, if that is not JSON.
+        errors: What it answers beside the errors of every operation, and those that follow from what it takes.
+        finds: Whether what its path names must be there; else it takes any name.
         action: Its name in the audit; None: it is not noted there.
     """
 
@@ -63,9 +76,12 @@ class Route:
     path: str
     handler: Callable[..., Awaitable[Any]]
     callers: frozenset[Caller]
+    changes: bool
     status: int = 200
     response_of: Any = None
     media: str = "application/json"
+    errors: frozenset[type[CorralError]] = frozenset()
+    finds: bool = True
     action: str | None = None
 
     @property
@@ -80,36 +96,51 @@ class Routes:
     Args:
         tag: Their group in the OpenAPI document.
         path: Of their noun, before their own.
+        scope: Whether they are of the project, or of this machine.
         callers: Who may ask for those that say nothing else; nobody, where nothing is said.
-        prefix: Before that.
+        errors: That each of them can answer.
+        prefix: Before the path.
     """
 
     def __init__(
-        self, tag: str, path: str = "", *, callers: frozenset[Caller] = frozenset(), prefix: str = PREFIX
+        self,
+        tag: str,
+        path: str = "",
+        *,
+        scope: Scope,
+        callers: frozenset[Caller] = frozenset(),
+        errors: Iterable[type[CorralError]] = (),
+        prefix: str = PREFIX,
     ) -> None:
-        self.tag, self.callers = tag, callers
+        self.tag, self.scope, self.callers, self.errors = tag, scope, callers, frozenset(errors)
         self.path = prefix + path
         self.declared: list[Route] = []
 
     def get(self, path: str, **more: Any) -> Callable[[F], F]:
-        """Declare what asks for something; ``more``: ``answer``, the type of the answer, where
-        the handler's signature does not say it, and fields of :class:`Route`."""
-        return self._declare("GET", path, False, more)
+        """Declare what asks for something.
 
-    def post(self, path: str, *, audited: bool = True, **more: Any) -> Callable[[F], F]:
-        """Declare what does something; ``audited``: it is noted as ``<noun>.<function>``."""
-        return self._declare("POST", path, audited, more)
+        Args:
+            more: ``answer``: the type of the answer, where the handler's signature does not say it; ``errors``: those beside
+                the errors of all; ``audited``: whether it is noted as ``<noun>.<function>``, by default where it changes
+                something; and fields of :class:`Route`.
+        """
+        return self._declare("GET", path, {"changes": False, **more})
+
+    def post(self, path: str, **more: Any) -> Callable[[F], F]:
+        """Declare what does something, or with ``changes=False`` what asks with a body; ``more``: as for :meth:`get`."""
+        return self._declare("POST", path, {"changes": True, **more})
 
     def delete(self, path: str, **more: Any) -> Callable[[F], F]:
-        """Declare what removes something."""
-        return self._declare("DELETE", path, True, more)
+        """Declare what removes something; ``more``: as for :meth:`get`."""
+        return self._declare("DELETE", path, {"changes": True, **more})
 
-    def _declare(self, method: str, path: str, audited: bool, more: dict[str, Any]) -> Callable[[F], F]:
-        answer = more.pop("answer", None)
+    def _declare(self, method: str, path: str, more: dict[str, Any]) -> Callable[[F], F]:
+        audited, answer = more.pop("audited", more["changes"]), more.pop("answer", None)
+        errors = self.errors.union(more.pop("errors", ()))
 
         def keep(handler: F) -> F:
             action = f"{self.tag.removesuffix('s')}.{handler.__name__}" if audited else None
-            fields = {"callers": self.callers, "action": action, "response_of": answer, **more}
+            fields = {"callers": self.callers, "action": action, "response_of": answer, "errors": errors, **more}
             self.declared.append(Route(method, path, handler, **fields))
             return handler
 

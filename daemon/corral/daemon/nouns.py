@@ -55,4 +55,10 @@ def every() -> Sequence[Routes]:
         state, tasks, dead_letters, loops, templates, supervisor, swarm, metrics, audit, gc, status_line, alerts, merges,
         rewinds, trust, verification, uninstall, worktrees, wait, memory, web,
     )  # fmt: skip
-    return [*(module.router for module in modules), steering.router, steering.targets, metrics.prometheus]
+    return [
+        *(module.router for module in modules),
+        steering.router,
+        steering.targets,
+        agents.of_runners,
+        metrics.prometheus,
+    ]

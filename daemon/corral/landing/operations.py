@@ -17,11 +17,11 @@ from corral.config import account, trust
 from corral.config.paths import Project
 from corral.coordination.services import Services
 from corral.coordination.settings import CONFIG_IN_TREE
-from corral.core.errors import CorralError
+from corral.core.errors import ConfigInvalid, Conflict, CorralError
 from corral.core.logs import logger
 from corral.core.pages import MOST, Page, answer, page
 from corral.core.payload import Payload
-from corral.core.routing import EVERYONE, PERSON, Routes
+from corral.core.routing import EVERYONE, PERSON, PROJECT, Routes
 from corral.core.states import OPEN_MERGES
 from corral.git import refs
 from corral.landing import approval, candidate_graph, opening, pauses, requests, runs, standing, steering_operations
@@ -49,9 +49,10 @@ from corral.work.merges.store import flakes, merges, of_tasks
 from corral.work.merges.wire import MergeDetail, MergeListed, MergeRun, MergeSummary, Submitted
 from corral.work.tasks.store import outcomes
 from corral.work.tasks.tasks import dismiss as settle
+from corral.work.worktrees.api import OF_A_WORKTREE
 from corral.work.worktrees.worktrees import Worktrees
 
-router = Routes("merges", "/merges", callers=EVERYONE)
+router = Routes("merges", "/merges", scope=PROJECT, callers=EVERYONE)
 
 _log = logger("merges")
 
@@ -111,7 +112,7 @@ async def detail(services: Services, merge_id: str) -> Payload:
     return await services.work(lambda: requests.detail(services.db, merge_id, ageing_s=ageing_s, now=now))
 
 
-@router.post("/{merge_id}/retry", answer=MergeSummary)
+@router.post("/{merge_id}/retry", answer=MergeSummary, errors=(Conflict,))
 async def retry(services: Services, merge_id: str, how: Again | None = None) -> Payload:
     """Queue again what came back."""
     now, follow_branch = services.now(), how.follow_branch if how else False
@@ -125,7 +126,7 @@ async def retry(services: Services, merge_id: str, how: Again | None = None) -> 
     return merge_shapes.summary(row)
 
 
-@router.get("/{merge_id}/approval")
+@router.get("/{merge_id}/approval", errors=(ConfigInvalid,))
 async def review(services: Services, merge_id: str) -> Review:
     """The part of a request that needs a person's approval: the paths, and how they would change."""
     reviewed = await services.work(lambda: _reviewed(services, merge_id))
@@ -139,7 +140,7 @@ async def review(services: Services, merge_id: str) -> Review:
     }
 
 
-@router.post("/{merge_id}/approve", answer=MergeSummary, callers=PERSON)
+@router.post("/{merge_id}/approve", answer=MergeSummary, callers=PERSON, errors=(Conflict, ConfigInvalid))
 async def approve(services: Services, merge_id: str, body: Approval) -> Payload:
     """Approve, as a person, what a request changes; holds for exactly the head that was seen."""
     steering_operations.require_person(body, "approves a merge", f"approve {merge_id[:8]}")
@@ -169,7 +170,7 @@ def _reviewed(services: Services, merge_id: str) -> approval.Review:
     return approval.review(services.git, landing, merge)
 
 
-@router.post("/{merge_id}/open", callers=PERSON)
+@router.post("/{merge_id}/open", callers=PERSON, errors=OF_A_WORKTREE)
 async def open_worktree(services: Services, merge_id: str) -> Opened:
     """Open a request's work in a worktree of its own; after a conflict with the merge of its target begun there."""
     row = await services.work(lambda: services.db.read(of_tasks.named, merge_id))
@@ -184,7 +185,7 @@ async def diff(services: Services, merge_id: str, patch: WithPatch = True) -> Pa
     return await services.work(lambda: diffs.of_merge(services, merge_id, most=most))
 
 
-@router.post("/{merge_id}/cancel", answer=MergeSummary)
+@router.post("/{merge_id}/cancel", answer=MergeSummary, errors=(Conflict,))
 async def cancel(services: Services, merge_id: str) -> Payload:
     """Take a request out of the queue; its branch stays."""
     now, settled = services.now(), merge_settled(services.settings)
@@ -194,7 +195,7 @@ async def cancel(services: Services, merge_id: str) -> Payload:
     return merge_shapes.summary(row)
 
 
-@router.post("/{merge_id}/dismiss", answer=Dismissed)
+@router.post("/{merge_id}/dismiss", answer=Dismissed, errors=(Conflict,))
 async def dismiss(services: Services, merge_id: str) -> Payload:
     """Nothing more is to be done about a request that came back, or (by its id) about a task that failed."""
     now = services.now()

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from corral.coordination.services import Services
+from corral.core.errors import Conflict
 from corral.core.instants import iso
-from corral.core.routing import EVERYONE, PERSON, Routes
+from corral.core.routing import EVERYONE, PERSON, PROJECT, Routes
 from corral.landing.api import Acceptance, LostTip, RewindAccepted
 from corral.landing.queue import Queue
 from corral.landing.rewinds import Rewind
 from corral.landing.steering_operations import require_person
 
-router = Routes("rewinds", "/rewinds", callers=EVERYONE)
+router = Routes("rewinds", "/rewinds", scope=PROJECT, callers=EVERYONE)
 
 
 @router.get("")
@@ -19,7 +20,7 @@ async def listing(services: Services) -> list[LostTip]:
     return [_wire(rewind) for rewinds in services.of(Queue).rewinds.open.values() for rewind in rewinds]
 
 
-@router.post("/accept", callers=PERSON)
+@router.post("/accept", callers=PERSON, errors=(Conflict,))
 async def accept(services: Services, body: Acceptance) -> RewindAccepted:
     """Accept, as a person, that a target lost what had landed on it; holds for exactly what was seen."""
     require_person(body, "accepts that landed work is gone", f"accept-rewind {body.target}")

@@ -8,9 +8,9 @@ from sqlalchemy import Connection
 
 from corral.config.account import user_name
 from corral.coordination.services import Services
-from corral.core.errors import InvalidInput, NotFound, NotPermitted
+from corral.core.errors import ConfigInvalid, Conflict, InvalidInput, NotFound, NotPermitted
 from corral.core.payload import Payload
-from corral.core.routing import EVERYONE, PERSON, Routes
+from corral.core.routing import EVERYONE, PERSON, PROJECT, Routes
 from corral.git import refs
 from corral.landing import pauses, reverts, steering
 from corral.landing.api import (
@@ -32,8 +32,8 @@ from corral.work.merges.store import landed, of_tasks
 from corral.work.merges.wire import MergeSummary, summary
 from corral.work.tasks.store import lists, outcomes
 
-router = Routes("merges", "/merges", callers=EVERYONE)
-targets = Routes("targets", "/targets", callers=EVERYONE)
+router = Routes("merges", "/merges", scope=PROJECT, callers=EVERYONE, errors=(Conflict,))
+targets = Routes("targets", "/targets", scope=PROJECT, callers=EVERYONE)
 
 
 def require_person(body: Order | Approval | Acceptance, does: str, command: str) -> None:
@@ -63,10 +63,10 @@ async def revert(services: Services, merge_id: str, body: Undo) -> Reverted:
         lambda: reverts.submit(services.db, services.git, merge_id, session_id=body.session_id, now=now)
     )
     services.nudge("landing")
-    return await services.store.read(answer_of, queued)
+    return await services.store.read(_answer_of, queued)
 
 
-def answer_of(conn: Connection, queued: reverts.Revert) -> Reverted:
+def _answer_of(conn: Connection, queued: reverts.Revert) -> Reverted:
     """What is told of a queued revert."""
     row, ids = queued.merge, queued.dependents[:200]
     titles, numbers, outcome = lists.titles(conn, ids), of_tasks.numbers(conn, ids), outcomes.of_tasks(conn, ids)
@@ -101,7 +101,7 @@ async def skip(services: Services, merge_id: str, body: Order | None = None) -> 
     return summary(row)
 
 
-@router.post("/{merge_id}/bypass", answer=MergeSummary, callers=PERSON)
+@router.post("/{merge_id}/bypass", answer=MergeSummary, callers=PERSON, errors=(ConfigInvalid,))
 async def bypass(services: Services, merge_id: str, body: Bypass) -> Payload:
     """Let a request land, as a person, without a verification; holds for exactly the head that was seen."""
     require_person(body, "lets a request land without a verification", f"bypass {merge_id[:8]} --reason TEXT")

@@ -15,12 +15,10 @@ from corral.core.states import OPEN_MERGES
 from corral.faces.mcp.calls import coordinator_tool, current
 from corral.git.checkouts.status import changes
 from corral.git.process.command import open_checkout
-from corral.landing import pauses, requests, reverts
-from corral.landing.steering_operations import answer_of
-from corral.landing.verify import flaky_tests
+from corral.landing import operations, pauses, requests, steering_operations
+from corral.landing.api import Undo
 from corral.work.merges import settling as app_merges
 from corral.work.merges import wire as merge_shapes
-from corral.work.merges.store import flakes
 from corral.work.merges.store import merges as merge_rows
 
 
@@ -69,16 +67,14 @@ async def merge_status(merge_id: str | None = None, branch: str | None = None) -
         more = {"left_out": "The later ones in the queue."} if queue.more else {}
         return {"success": True, "merges": queue.rows, **more}
     newest = merge_id or (await services.store.read(merge_rows.newest_of, str(branch)))["merge_id"]
-    ageing_s, now = services.settings().landing.ageing_s, services.now()
-    detail = await services.work(lambda: requests.detail(services.db, newest, ageing_s=ageing_s, now=now))
-    return {"success": True, **detail}
+    return {"success": True, **await operations.detail(services, newest)}
 
 
 @coordinator_tool
 async def list_flakes(target: str | None = None) -> Payload:
     """Tests that failed and then passed on one tree, with dates and logs; the last one first."""
-    rows = await current.get().services.store.read(flakes.newest, target)
-    shown = page((dict(row) for row in flaky_tests.by_test(rows)), size=SHOWN_BYTES)
+    rows = await operations.flaky(current.get().services, target)
+    shown = page(map(dict, rows), size=SHOWN_BYTES)
     more = {"left_out": "Those that were flaky longer ago."} if shown.more else {}
     return {"success": True, "flakes": shown.rows, **more}
 
@@ -92,9 +88,5 @@ def _queue(conn: Connection) -> Page:
 async def revert_merge(merge_id: str) -> Payload:
     """Queue the revert of what a landed merge request (or task) brought; it is verified and lands like any other request."""
     call = current.get()
-    services = call.services
     me = await call.write(lambda _conn, holder: holder.session_id)
-    now = services.now()
-    queued = await services.work(lambda: reverts.submit(services.db, services.git, merge_id, session_id=me, now=now))
-    services.nudge("landing")
-    return {"success": True, **await services.store.read(answer_of, queued)}
+    return {"success": True, **await steering_operations.revert(call.services, merge_id, Undo(session_id=me))}

@@ -8,7 +8,7 @@ from pathlib import Path
 from corral.coordination.services import Services
 from corral.coordination.sessions.store import sessions
 from corral.core.errors import CorralError
-from corral.core.routing import EVERYONE, NO_WORK, Routes
+from corral.core.routing import EVERYONE, MACHINE, NO_WORK, Routes
 from corral.core.states import OPEN_MERGES, WorktreeState
 from corral.git import refs
 from corral.git.checkouts.identity import describe
@@ -22,7 +22,7 @@ from corral.work.worktrees import store as worktrees
 from corral.work.worktrees.allocation import WorktreeContext
 from corral.work.worktrees.worktrees import Worktrees
 
-router = Routes("worktrees", callers=EVERYONE)
+router = Routes("worktrees", scope=MACHINE, callers=EVERYONE)
 
 
 @router.get("/worktrees/at-risk")

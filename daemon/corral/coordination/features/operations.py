@@ -22,11 +22,12 @@ from corral.coordination.features.api import (
 )
 from corral.coordination.services import Services
 from corral.coordination.sessions.actor import Actor
+from corral.core.errors import NotFound
 from corral.core.pages import BYTES, MOST, answer, following, page
 from corral.core.payload import Payload
-from corral.core.routing import EVERYONE, Routes
+from corral.core.routing import EVERYONE, PROJECT, Routes
 
-router = Routes("features", "/features", callers=EVERYONE)
+router = Routes("features", "/features", scope=PROJECT, callers=EVERYONE)
 
 
 @router.get("", answer=list[Feature])
@@ -58,7 +59,7 @@ async def deregister(services: Services, body: Deregistration) -> Payload:
     return {"success": True, **row}
 
 
-@router.post("/analyze", audited=False, answer=Judgement)
+@router.post("/analyze", changes=False, answer=Judgement, errors=(NotFound,))
 async def analyze(services: Services, body: Question) -> Payload:
     """How well it goes beside the active features, and what overlaps."""
     claims = body.claims if body.claims is not None else body.candidate_claims

@@ -14,9 +14,9 @@ from corral.coordination.services import Services
 from corral.coordination.sessions.actor import Actor
 from corral.core.pages import named, page
 from corral.core.payload import Payload
-from corral.core.routing import EVERYONE, Routes
+from corral.core.routing import EVERYONE, PROJECT, Routes
 
-router = Routes("handoffs", "/handoffs", callers=EVERYONE)
+router = Routes("handoffs", "/handoffs", scope=PROJECT, callers=EVERYONE)
 
 
 @router.get("", answer=Handoffs)

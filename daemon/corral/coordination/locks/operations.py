@@ -36,13 +36,13 @@ from corral.coordination.mail import addresses
 from corral.coordination.services import Services
 from corral.coordination.sessions.actor import Actor, Speaker, person, speaker
 from corral.coordination.sessions.claims import refusals
-from corral.core.errors import InvalidInput
+from corral.core.errors import Conflict, DaemonUnreachable, InvalidInput, LockHeld
 from corral.core.pages import MOST, answer, page
 from corral.core.payload import Payload
-from corral.core.routing import EVERYONE, Routes
+from corral.core.routing import EVERYONE, PROJECT, Routes
 from corral.store.rows.sessions import RenewedLock
 
-router = Routes("locks", "/locks", callers=EVERYONE)
+router = Routes("locks", "/locks", scope=PROJECT, callers=EVERYONE)
 
 
 @router.get("", answer=list[Lock])
@@ -60,7 +60,7 @@ async def listing(
     return answer(request, locks, lambda row: {"after": lock_table.cursor(row)})
 
 
-@router.post("/acquire", status=201, answer=Acquired)
+@router.post("/acquire", status=201, answer=Acquired, errors=(LockHeld, Conflict, DaemonUnreachable))
 async def acquire(services: Services, request: Request, body: Acquisition) -> Payload:
     """Reserve all the keys or none of them, or each that is free; with ``wait_s`` when it is one's turn."""
     actor = Actor(services, body.session_id)
@@ -106,7 +106,7 @@ async def renew(services: Services, body: Renewal) -> Payload:
     }
 
 
-@router.post("/force-release", answer=Forced)
+@router.post("/force-release", answer=Forced, errors=(stale_holders.ReservationActive,))
 async def force_release(services: Services, body: Force) -> Payload:
     """Take locks from holders who are gone: no heartbeat for 30 minutes, no mail, file or commit for 15."""
     if not body.paths and not body.lock_ids:
@@ -130,7 +130,7 @@ async def force_release(services: Services, body: Force) -> Payload:
     return {"success": True, "released": released}
 
 
-@router.post("/check", audited=False, answer=list[Checked])
+@router.post("/check", changes=False, answer=list[Checked])
 async def check(services: Services, body: Keys) -> list[Payload]:
     """For each key: whether an edit of it would be free, and who holds what overlaps it."""
     now, keys = services.now(), parse(services, body.paths)
@@ -138,7 +138,7 @@ async def check(services: Services, body: Keys) -> list[Payload]:
     return await services.store.read_inline(lock_table.standing, keys, me, now)
 
 
-@router.post("/check-commit", answer=CommitChecked)
+@router.post("/check-commit", changes=False, audited=True, answer=CommitChecked)
 async def check_commit(services: Services, body: Commit) -> Payload:
     """The files of a commit that other sessions hold in its checkout; ``enforcement``: as in the settings."""
     now, session_id = services.now(), body.session_id or person()

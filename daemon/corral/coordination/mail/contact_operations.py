@@ -13,13 +13,14 @@ from corral.coordination.mail import addresses, contacts
 from corral.coordination.mail.api import Contact
 from corral.coordination.services import Services
 from corral.coordination.sessions.actor import person
+from corral.core.errors import NotFound
 from corral.core.pages import MOST, Page, answer, following, page
-from corral.core.routing import EVERYONE, Routes
+from corral.core.routing import EVERYONE, PROJECT, Routes
 
-router = Routes("contacts", "/contacts", callers=EVERYONE)
+router = Routes("contacts", "/contacts", scope=PROJECT, callers=EVERYONE)
 
 
-@router.get("", answer=list[Contact])
+@router.get("", answer=list[Contact], errors=(NotFound,))
 async def listing(
     services: Services,
     request: Request,

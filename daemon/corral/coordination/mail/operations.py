@@ -31,14 +31,14 @@ from corral.coordination.sessions.actor import person
 from corral.coordination.sessions.api import Caller
 from corral.coordination.sessions.callers import act
 from corral.core import instants
+from corral.core.errors import IdempotencyKeyConflict, NotFound
 from corral.core.pages import Page, answer, listed, page
 from corral.core.payload import Payload, picked
-from corral.core.routing import EVERYONE, Routes
+from corral.core.routing import EVERYONE, PROJECT, Routes
 from corral.store.rows.mail import MessageRow
 
-router = Routes("messages", "/messages", callers=EVERYONE)
-
-
+router = Routes("messages", "/messages", scope=PROJECT, callers=EVERYONE)
+OF_A_SENDER = (addresses.RecipientNotFound, messages.QuotaExceeded, IdempotencyKeyConflict)
 Before = Annotated[int | None, Field(ge=0, le=2**53, description="Only messages with a lower number.")]
 
 
@@ -52,7 +52,7 @@ def _sent(sent: messages.Sent) -> Payload:
     }
 
 
-@router.post("", status=201, answer=Sent)
+@router.post("", status=201, answer=Sent, errors=(*OF_A_SENDER, messages.InvalidThread))
 async def send(services: Services, body: Sending) -> Payload:
     """Send a message to everybody it names, or to nobody."""
     letter = Letter(
@@ -77,7 +77,7 @@ def _common(body: Answering) -> Payload:
     }
 
 
-@router.get("", answer=list[InboxMessage])
+@router.get("", answer=list[InboxMessage], errors=(mailbox.InvalidInstant,))
 async def inbox(services: Services, request: Request, query: Inbox) -> Response:
     """An inbox, the newest first; reading it changes nothing. Another agent's is only for a person."""
     whose = query.session_id or person()
@@ -112,7 +112,7 @@ async def inbox(services: Services, request: Request, query: Inbox) -> Response:
         await services.changes.next(remaining_s)
 
 
-@router.get("/search", answer=list[Message])
+@router.get("/search", answer=list[Message], errors=(NotFound,))
 async def search(
     services: Services,
     q: Annotated[str, Field(max_length=1000, description="Words to search for; all must occur.")],
@@ -156,7 +156,7 @@ def _detail(conn: Connection, row: MessageRow) -> Payload:
     return {**mailing.wire(row), "recipients": mailing.receipts(message_rows.recipients(conn, row["seq"]))}
 
 
-@router.post("/{message_id}/reply", status=201, answer=Sent)
+@router.post("/{message_id}/reply", status=201, answer=Sent, errors=OF_A_SENDER)
 async def reply(services: Services, message_id: str, body: Answering) -> Payload:
     """Answer a message, in its thread and with its importance."""
     letter, roles = Letter(subject="Re:", **_common(body)), services.teams().members

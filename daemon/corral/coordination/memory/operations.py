@@ -15,9 +15,9 @@ from corral.coordination.services import Services
 from corral.coordination.sessions.actor import Actor
 from corral.core.pages import named, page
 from corral.core.payload import Payload
-from corral.core.routing import EVERYONE, Routes
+from corral.core.routing import EVERYONE, PROJECT, Routes
 
-router = Routes("memory", "/memory", callers=EVERYONE)
+router = Routes("memory", "/memory", scope=PROJECT, callers=EVERYONE)
 
 
 @router.post("", status=201, answer=Remembered)

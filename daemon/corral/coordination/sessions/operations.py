@@ -39,17 +39,17 @@ from corral.coordination.sessions.processes import started_at, terminal_of
 from corral.coordination.sessions.registry import Arrival, EndedSession
 from corral.coordination.sessions.store import names
 from corral.coordination.sessions.store import sessions as session_rows
-from corral.core.errors import NotFound
+from corral.core.errors import Conflict, LimitReached, NotFound
 from corral.core.identifiers import new_id
 from corral.core.instants import iso
 from corral.core.pages import MOST, Page, answer, page
 from corral.core.payload import Payload, shaped
 from corral.core.redaction import redact
-from corral.core.routing import EVERYONE, Routes
+from corral.core.routing import EVERYONE, MACHINE, Routes
 from corral.core.states import ShownStatus
 from corral.store.rows.sessions import NameRow, SessionRow
 
-router = Routes("sessions", "/sessions", callers=EVERYONE)
+router = Routes("sessions", "/sessions", scope=MACHINE, callers=EVERYONE)
 
 
 @router.get("", answer=list[ListedSession])
@@ -92,7 +92,7 @@ async def cleanup(services: Services, body: Cleanup | None = None) -> Payload:
     return await session_sweep.clean_up(services, body.stale_threshold_minutes if body else DEFAULT_THRESHOLD_MINUTES)
 
 
-@router.post("", status=201, answer=RegisteredSession)
+@router.post("", status=201, answer=RegisteredSession, errors=(Conflict, LimitReached))
 async def register(services: Services, request: Request, body: Registration) -> Payload:
     """Register a session, or update the one with that id. Over TCP a new one gets a ``registration_token``."""
     now, over_tcp = services.now(), caller_process.is_tcp(request.scope)
@@ -125,7 +125,7 @@ async def register(services: Services, request: Request, body: Registration) -> 
     return {"success": True, **session_registry.wire(row), **({"registration_token": token} if token else {})}
 
 
-@router.post("/{session_id}/names", status=201)
+@router.post("/{session_id}/names", status=201, errors=(Conflict,))
 async def go_by(services: Services, request: Request, session_id: SessionId, body: Naming) -> GoesBy:
     """Register a session under a further name, or with what it is under one; unread mail to the name comes with it."""
     now = services.now()
@@ -155,7 +155,7 @@ def give_name(conn: Connection, session_id: str, own: str, naming: Naming, now: 
     return addresses.bind(conn, session_id, name, now, **about)
 
 
-@router.post("/{session_id}/heartbeat", audited=False)
+@router.post("/{session_id}/heartbeat", finds=False, audited=False, errors=(LimitReached,))
 async def heartbeat(services: Services, request: Request, session_id: SessionId) -> Alive:
     """Record a heartbeat; a session that is unknown, or was given up, is registered again."""
     now = services.now()
@@ -169,7 +169,7 @@ async def heartbeat(services: Services, request: Request, session_id: SessionId)
     return {"success": True, "session_id": session_id}
 
 
-@router.post("/{session_id}/end")
+@router.post("/{session_id}/end", finds=False)
 async def end(services: Services, request: Request, session_id: SessionId, body: End | None = None) -> Ended:
     """End a session: what it holds comes free. Another session is refused, a person put on record."""
     now = services.now()

@@ -20,10 +20,10 @@ from corral.coordination.sessions import claims, session_end
 from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.processes import is_running
 from corral.coordination.sessions.store import sessions as session_rows
-from corral.core.errors import DaemonUnreachable
+from corral.core.errors import DaemonUnreachable, LimitReached
 from corral.core.instants import iso
 from corral.core.payload import Payload
-from corral.core.routing import EVERYONE, Routes
+from corral.core.routing import EVERYONE, MACHINE, Routes
 from corral.faces.hooks import events as hooks
 from corral.faces.hooks import payloads as hook_events
 from corral.faces.hooks.api import Bridge, Brought, HookAnswer, HookPayload, Offered, StopPayload, Woken
@@ -33,10 +33,10 @@ from corral.observe.metrics.latencies import Latencies
 PAUSE_S = 0.5
 LOST = timedelta(seconds=2)
 """How long a session without its bridge may take to end, or to start another bridge, before it is unguarded."""
-router = Routes("hooks", callers=EVERYONE)
+router = Routes("hooks", scope=MACHINE, callers=EVERYONE)
 
 
-@router.post("/hooks/{event}", audited=False, answer=HookAnswer)
+@router.post("/hooks/{event}", finds=False, audited=False, answer=HookAnswer, errors=(LimitReached,))
 async def hook(services: Services, request: Request, event: str, payload: HookPayload) -> Payload:
     """One event of a Claude Code session; the answer is what the hook prints."""
     began = time.perf_counter()
@@ -52,7 +52,7 @@ async def _check(services: Services, request: Request, event: HookEvent) -> None
     await claims.check_event(services, request.scope, [*ids], event.client_pid)
 
 
-@router.post("/hooks/Stop/wait", audited=False)
+@router.post("/hooks/Stop/wait", audited=False, errors=(DaemonUnreachable,))
 async def wait(services: Services, request: Request, payload: StopPayload) -> Woken:
     """Held open beside a session of a terminal that stopped, until mail for it comes: ``{"text": …}`` to wake it with.
 
@@ -81,7 +81,7 @@ def _unwake(conn: Connection, event: hook_events.HookEvent, client: int, begin: 
     message_rows.put_back_woken(conn, sessions, iso(begin), iso(end))
 
 
-@router.post("/hooks/Mail/wait", audited=False)
+@router.post("/hooks/Mail/wait", audited=False, errors=(DaemonUnreachable,))
 async def wait_for_mail(services: Services, request: Request, payload: StopPayload) -> Offered:
     """Held open by the mod of a session, until mail for it comes: ``{"messages": […], "text": …}``, which it brings to its model.
 
@@ -167,7 +167,7 @@ async def _hung_up(receive: Receive) -> None:
         pass
 
 
-@router.get("/bridge", answer=str, media="application/octet-stream")
+@router.get("/bridge", answer=str, media="application/octet-stream", changes=True, audited=False)
 async def bridge(services: Services, request: Request, opened: Bridge) -> Held:
     """Held open by a session's MCP bridge while it lives; its end tells that the session is unguarded, or gone."""
     await claims.check_event(services, request.scope, [opened.session], opened.client)

@@ -9,11 +9,11 @@ from pydantic import Field
 from sqlalchemy import Connection
 
 from corral import PROTOCOL, __version__
-from corral.coordination.projects import check_project, project_of
+from corral.coordination.projects import ProjectNotFound, check_project, project_of
 from corral.coordination.services import Services
 from corral.core.instants import iso
 from corral.core.payload import Payload
-from corral.core.routing import EVERYONE, NO_WORK, Routes
+from corral.core.routing import EVERYONE, MACHINE, NO_WORK, Routes
 from corral.faces.http.api import Database, Health, PauseOfWork, Project, SettingsInForce, Stop, Stopping
 from corral.observe.view.api import View
 from corral.observe.view.composing import view
@@ -21,7 +21,7 @@ from corral.store.engine.inspection import health_of, library_of, schema_of
 from corral.work.tasks.store import work_pause
 from corral.work.workers.api import Paused, Resumed
 
-router = Routes("daemon", callers=EVERYONE)
+router = Routes("daemon", scope=MACHINE, callers=EVERYONE)
 
 
 @router.get("/health")
@@ -44,7 +44,7 @@ async def status(services: Services) -> View:
     return await view(services)
 
 
-@router.get("/project", answer=Project)
+@router.get("/project", answer=Project, errors=(ProjectNotFound,))
 async def project(services: Services, human_key: Annotated[str, Field(max_length=4096)] = "") -> Payload:
     """The project that this daemon serves, if it is the one that is meant: by the path of any of its worktrees, or its slug."""
     await services.work(lambda: check_project(services, human_key))

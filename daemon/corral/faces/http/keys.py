@@ -5,9 +5,9 @@ from __future__ import annotations
 from corral.config.keys.api import KeyStatus
 from corral.coordination.services import Services
 from corral.core.errors import ApiKeyUnavailable
-from corral.core.routing import EVERYONE, Routes
+from corral.core.routing import EVERYONE, MACHINE, Routes
 
-router = Routes("keys", "/keys", callers=EVERYONE)
+router = Routes("keys", "/keys", scope=MACHINE, callers=EVERYONE)
 
 
 @router.get("")

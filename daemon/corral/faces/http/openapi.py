@@ -10,18 +10,14 @@ from pydantic import TypeAdapter
 
 from corral import __version__
 from corral.core.answers import Refusal
-from corral.core.errors import DatabaseUnavailable, NotFound
+from corral.core.errors import CorralError
 from corral.faces.http import examples
-from corral.faces.http.router import Argument, Operation
+from corral.faces.http.access import Unauthorised
+from corral.faces.http.connections import TooLarge
+from corral.faces.http.router import COMMON, Argument, Operation, sentence
 
-_FAILURES = {
-    "4XX": ("Refused; nothing was changed.", NotFound("There is no task '0b6f'.").to_wire()),
-    "5XX": (
-        "It failed; what was acknowledged before stays.",
-        DatabaseUnavailable("The database is unavailable.", cause="The disk is full.").to_wire(),
-    ),
-}
-"""Of every operation: what is described, and an example."""
+EVERY = COMMON | {Unauthorised, TooLarge}
+"""The errors of every operation, those that are answered before it is looked for among them."""
 LINK = {
     "description": 'Where a list goes on, as `<address>; rel="next"`; it is missing where nothing was left out.',
     "schema": {"type": "string"},
@@ -43,7 +39,19 @@ def document(operations: Iterable[Operation]) -> dict[str, Any]:
             "version": __version__,
         },
         "paths": paths,
-        "components": {"schemas": shapes.named},
+        "components": {
+            "schemas": shapes.named,
+            "responses": {
+                f"{kind}XX": _refusal(
+                    [error for error in _by_name(EVERY) if error.status // 100 == kind], shapes.refusal
+                )
+                for kind in (4, 5)
+            },
+            "examples": {
+                error.name: {"value": error(f"{sentence(error.__doc__)}.").to_wire()}
+                for error in _by_name(EVERY.union(*(one.errors for one in known)))
+            },
+        },
     }
 
 
@@ -87,6 +95,8 @@ def _described(one: Operation, shapes: _Shapes) -> dict[str, Any]:
         "summary": one.summary,
         "description": one.about,
         "operationId": f"{one.tag.removesuffix('s')}.{route.handler.__name__}",
+        "x-scope": one.scope.value,
+        "x-changes": route.changes,
     }
     if parameters:
         made["parameters"] = parameters
@@ -101,12 +111,33 @@ def _described(one: Operation, shapes: _Shapes) -> dict[str, Any]:
     if any(parameter["name"] in ("after", "before") for parameter in parameters) and route.media == JSON:
         success["headers"] = {"Link": LINK}
     made["responses"] = {str(route.status): success}
-    for status, (said, failed) in _FAILURES.items():
-        made["responses"][status] = {
-            "description": said,
-            "content": {JSON: {"schema": shapes.refusal, "example": failed}},
-        }
+    own = {status: _refusal(errors, shapes.refusal) for status, errors in _by_status(one.errors).items()}
+    made["responses"] |= own | {kind: {"$ref": f"#/components/responses/{kind}"} for kind in ("4XX", "5XX")}
     return made
+
+
+def _by_status(errors: Iterable[type[CorralError]]) -> dict[str, list[type[CorralError]]]:
+    """The errors that an operation has of its own by status, each beside those of every operation that have it too."""
+    own = {error.status for error in errors}
+    return {
+        str(status): [error for error in _by_name({*errors, *EVERY}) if error.status == status]
+        for status in sorted(own)
+    }
+
+
+def _by_name(errors: Iterable[type[CorralError]]) -> list[type[CorralError]]:
+    return sorted(errors, key=lambda error: error.name)
+
+
+def _refusal(errors: list[type[CorralError]], refusal: dict[str, Any]) -> dict[str, Any]:
+    """The response that one of these errors is."""
+    names = [error.name for error in errors]
+    schema = {**refusal, "properties": {"error": {"properties": {"name": {"enum": names}}}}}
+    shown = {name: {"$ref": f"#/components/examples/{name}"} for name in names}
+    return {
+        "description": "\n".join(f"`{error.name}` ({error.code}): {error.default_cause}" for error in errors),
+        "content": {JSON: {"schema": schema, "examples": shown}},
+    }
 
 
 def _parameters(one: Operation, shapes: _Shapes) -> Iterator[dict[str, Any]]:

@@ -27,12 +27,28 @@ from corral.coordination.services import Services
 from corral.coordination.sessions import claims
 from corral.coordination.sessions.api import Acting
 from corral.core.asgi import Receive, Scope, Send, json_bytes, respond, whole
-from corral.core.errors import NOT_IN_THIS_VERSION, CorralError, DatabaseDamaged, InvalidInput, NotFound, NotPermitted
+from corral.core.errors import (
+    NOT_IN_THIS_VERSION,
+    CorralError,
+    DatabaseDamaged,
+    DatabaseUnavailable,
+    GitFailed,
+    InvalidInput,
+    LimitReached,
+    NotFound,
+    NotPermitted,
+    OwnDaemon,
+    Unidentified,
+)
 from corral.core.failures import failure
-from corral.core.routing import EVERYONE, Called, Header, Route, Routes
+from corral.core.logs import logger
+from corral.core.routing import EVERYONE, MACHINE, NO_WORK, PERSON, Called, Header, Route, Routes
 from corral.observe.audit import requests as audit_requests
 
+_log = logger("http")
 _SEE = "See /openapi.json for what there is."
+COMMON = frozenset({InvalidInput, NotPermitted, CorralError, GitFailed, DatabaseUnavailable, DatabaseDamaged})
+"""The errors of every operation: its request is malformed, its caller may not ask, or what it stands upon fails."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +88,11 @@ class Argument:
         return isinstance(origin, type) and issubclass(origin, Sequence)
 
 
+def sentence(doc: str | None) -> str:
+    """The first sentence of a docstring, or what stands before its first semicolon or colon; without the mark behind it."""
+    return re.split(r"[.;:](?:\s|$)", cleandoc(doc or ""))[0]
+
+
 class Missing(Exception):
     """A request does not have a part that its operation needs."""
 
@@ -85,7 +106,7 @@ class Operation:
     """
 
     def __init__(self, routes: Routes, route: Route) -> None:
-        self.tag, self.route = routes.tag, route
+        self.tag, self.scope, self.route = routes.tag, routes.scope, route
         self.pattern, self.path, self._converters = compile_path(f"{routes.path}{route.path}")
 
     @cached_property
@@ -100,6 +121,29 @@ class Operation:
         parameters = signature(self.route.handler, eval_str=True).parameters.values()
         return next((parameter.name for parameter in parameters if parameter.annotation is Request), None)
 
+    @cached_property
+    def acting(self) -> list[type[Acting]]:
+        """The types of its arguments that say who acts."""
+        return [_without_marks(argument.kind) for argument in self.arguments if _is_a(argument.kind, Acting)]
+
+    @cached_property
+    def errors(self) -> frozenset[type[CorralError]]:
+        """What it answers beside the errors of every operation: what it declares, and what follows from what it takes."""
+        follow = set[type[CorralError]]()
+        if self.acting or (self.names and self.route.finds):
+            follow.add(NotFound)
+        if any(not model.ONLY_ASKS for model in self.acting):
+            follow.add(Unidentified)
+        if self.acting and self.route.changes and self.route.callers != PERSON:
+            follow.add(LimitReached)  # a session that is not known is registered
+        if self.route.callers == NO_WORK:
+            follow.add(OwnDaemon)
+        return self.route.errors | follow
+
+    def declares(self, error: CorralError) -> bool:
+        """Whether an error is one that it, or every operation, says that it answers."""
+        return any((kind.status, kind.name) == (error.status, error.name) for kind in self.errors | COMMON)
+
     @property
     def about(self) -> str:
         """What it does."""
@@ -108,7 +152,7 @@ class Operation:
     @property
     def summary(self) -> str:
         """The first sentence of that."""
-        return str(re.split(r"[.;:](?:\s|$)", self.about)[0]).replace("``", "`")
+        return sentence(self.about).replace("``", "`")
 
     @property
     def names(self) -> set[str]:
@@ -151,20 +195,25 @@ def _argument(parameter: Parameter, operation: Operation) -> Argument:
     kind, name = parameter.annotation, parameter.name
     marks = getattr(kind, "__metadata__", ())
     alias = next((mark.name for mark in marks if isinstance(mark, Called)), name)
-    bare = _without_marks(kind)
     place, fields = "query", tuple[str, ...]()
     if name in operation.names:
         place = "path"
     elif Header in marks:
         place, alias = "header", name.replace("_", "-")
-    elif isinstance(bare, type) and issubclass(bare, BaseModel):
+    elif _is_a(kind, BaseModel):
         if operation.route.method == "GET":
-            fields = tuple(field.alias or called for called, field in bare.model_fields.items())
+            fields = tuple(field.alias or called for called, field in _without_marks(kind).model_fields.items())
         else:
             place = "body"
-    elif get_origin(bare) is dict:
+    elif get_origin(_without_marks(kind)) is dict:
         place = "body"
     return Argument(name, place, alias, kind, parameter.default, fields)
+
+
+def _is_a(kind: Any, base: type) -> bool:
+    """Whether a type, its marks aside, is a class below this one."""
+    bare = _without_marks(kind)
+    return isinstance(bare, type) and issubclass(bare, base)
 
 
 def _without_marks(kind: Any) -> Any:
@@ -257,6 +306,8 @@ class Router:
             answered = result = await route.handler(self._services, **arguments)
         except CorralError as error:
             status, answered, result = error.status, error.to_wire(), error
+            if not operation.declares(error):  # answered all the same; no test lets it pass
+                _log.error("undeclared_error", operation=f"{route.method} {operation.path}", name=error.name)
         except Exception as error:  # noqa: BLE001 - the edge: logged, and told
             failed = failure(scope["method"], scope["path"], error)
             status, answered, result = failed.status, failed.to_wire(), failed
@@ -349,7 +400,7 @@ def operations(nouns: Iterable[Routes]) -> list[Operation]:
 
 def described(nouns: Iterable[Routes]) -> list[Operation]:
     """The operations of nouns, and the one that describes them."""
-    known, about = operations(nouns), Routes("openapi", callers=EVERYONE, prefix="")
+    known, about = operations(nouns), Routes("openapi", scope=MACHINE, callers=EVERYONE, prefix="")
 
     @about.get("/openapi.json")
     async def document(_services: Services) -> dict[str, Any]:

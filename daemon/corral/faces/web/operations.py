@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from corral.coordination.services import Services
-from corral.core.routing import PERSON, Routes
+from corral.core.routing import MACHINE, PERSON, Routes
 from corral.faces.web.api import Link
 from corral.faces.web.listening import WebView
 
-router = Routes("web", "/web", callers=PERSON)
+router = Routes("web", "/web", scope=MACHINE, callers=PERSON)
 
 
 @router.post("/links", status=201)

@@ -11,19 +11,19 @@ from corral.coordination.services import Services
 from corral.core.errors import Conflict, InvalidInput
 from corral.core.inputs import note
 from corral.core.payload import Payload
-from corral.core.routing import EVERYONE, NO_WORK, Routes
+from corral.core.routing import EVERYONE, MACHINE, NO_WORK, Routes
 from corral.git import refs
 from corral.landing.verify import api
 from corral.landing.verify.dry_run import DryRun, Finding
 from corral.landing.verify.verification_context import VerificationContext
 
-router = Routes("verification", "/verification", callers=EVERYONE)
+router = Routes("verification", "/verification", scope=MACHINE, callers=EVERYONE)
 POLL_S = 0.2
 _ONE = ("", "dry-run")
 """The key of the lock that lets one dry run in."""
 
 
-@router.post("/dry-run", answer=api.DryRun, callers=NO_WORK)
+@router.post("/dry-run", answer=api.DryRun, callers=NO_WORK, errors=(Conflict,))
 async def dry_run(services: Services, request: Request, body: api.DryRunWanted) -> Payload:
     """Run the target's verification on its tip in a fresh worktree, and name the files that it lacks there."""
     lock = services.creation_locks.setdefault(_ONE, asyncio.Lock())

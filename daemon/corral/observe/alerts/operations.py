@@ -8,7 +8,8 @@ from typing import Annotated
 from pydantic import Field
 
 from corral.coordination.services import Services
-from corral.core.routing import EVERYONE, Routes
+from corral.core.errors import Conflict
+from corral.core.routing import EVERYONE, MACHINE, Routes
 from corral.observe.alerts import alerts as operations
 from corral.observe.alerts import store as alerts
 from corral.observe.alerts.alerts import MOST_LISTED
@@ -16,7 +17,7 @@ from corral.observe.alerts.api import WAIT_S, Alert, DesktopTest, NotificationTe
 from corral.observe.alerts.watch import AlertWatch
 from corral.store.rows.records import DeliveryRow
 
-router = Routes("alerts", "/alerts", callers=EVERYONE)
+router = Routes("alerts", "/alerts", scope=MACHINE, callers=EVERYONE)
 
 
 @router.get("")
@@ -28,7 +29,7 @@ async def listing(
     return [operations.wire(row) for row in rows]
 
 
-@router.post("/{alert_id}/acknowledge")
+@router.post("/{alert_id}/acknowledge", errors=(Conflict,))
 async def acknowledge(
     services: Services, alert_id: Annotated[str, Field(min_length=4, max_length=36, description="Or its beginning.")]
 ) -> Alert:

@@ -12,18 +12,19 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from corral.coordination.services import Services
+from corral.core.errors import NotFound
 from corral.core.instants import LONGEST_SPAN_S
 from corral.core.pages import MOST, Page, answer, page
-from corral.core.routing import EVERYONE, Routes
+from corral.core.routing import EVERYONE, MACHINE, Routes
 from corral.observe.audit import reading
 from corral.observe.audit.api import AuditLine, AuditVerification
 from corral.work.tasks import tasks
 
-router = Routes("audit", "/audit", callers=EVERYONE)
+router = Routes("audit", "/audit", scope=MACHINE, callers=EVERYONE)
 _Name = Annotated[str | None, Field(max_length=128)]
 
 
-@router.get("", answer=list[AuditLine])
+@router.get("", answer=list[AuditLine], errors=(NotFound,))
 async def listing(
     services: Services,
     request: Request,

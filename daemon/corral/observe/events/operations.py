@@ -12,10 +12,10 @@ from pydantic import Field
 from starlette.responses import StreamingResponse
 
 from corral.coordination.services import Services
-from corral.core.routing import EVERYONE, Header, Routes
+from corral.core.routing import EVERYONE, MACHINE, Header, Routes
 from corral.store import events
 
-router = Routes("events", callers=EVERYONE)
+router = Routes("events", scope=MACHINE, callers=EVERYONE)
 
 HEARTBEAT_S = 15.0
 """How long the stream is silent at most."""

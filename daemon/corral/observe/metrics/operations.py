@@ -17,7 +17,7 @@ from corral.coordination.services import Services
 from corral.coordination.sessions.store import sessions
 from corral.core.instants import LONGEST_SPAN_S
 from corral.core.payload import Payload
-from corral.core.routing import EVERYONE, Routes
+from corral.core.routing import EVERYONE, MACHINE, Routes
 from corral.observe.metrics import exposition, figures
 from corral.observe.metrics.api import By, Metrics, ProcessUse, RecentWork
 from corral.observe.metrics.latencies import Latencies
@@ -26,8 +26,8 @@ from corral.store import totals
 from corral.store.rows.metrics import TotalRow
 from corral.work.merges.store import merges, runs
 
-router = Routes("metrics", "/metrics", callers=EVERYONE)
-prometheus = Routes("metrics", prefix="", callers=EVERYONE)
+router = Routes("metrics", "/metrics", scope=MACHINE, callers=EVERYONE)
+prometheus = Routes("metrics", prefix="", scope=MACHINE, callers=EVERYONE)
 DAY_S = 86_400
 
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from functools import partial
 
 from corral.coordination.services import Services
-from corral.core.errors import NotPermitted
-from corral.core.routing import EVERYONE, Routes
+from corral.core.errors import Conflict, NotFound, NotPermitted
+from corral.core.routing import EVERYONE, MACHINE, Routes
 from corral.observe.audit.requests import caller
 from corral.observe.retention.api import Collected, CollectionWanted
 from corral.observe.retention.collection import Collection
 from corral.observe.retention.retention import Retention
 
-router = Routes("gc", "/gc", callers=EVERYONE)
+router = Routes("gc", "/gc", scope=MACHINE, callers=EVERYONE)
 
 
-@router.post("")
+@router.post("", errors=(NotFound, Conflict))
 async def collect(services: Services, options: CollectionWanted) -> Collected:
     """Delete finished data that is old; say what went and what stays.
 

@@ -13,7 +13,7 @@ from corral.coordination.services import Services
 from corral.coordination.sessions.store import sessions
 from corral.core.instants import iso
 from corral.core.needs import count
-from corral.core.routing import EVERYONE, Routes
+from corral.core.routing import EVERYONE, MACHINE, Routes
 from corral.core.states import OPEN_MERGES, TaskStatus
 from corral.observe.view.api import ClientStatus, SessionScreen, ShownScreen, StatusLine
 from corral.observe.view.needs_you import needs_you
@@ -21,17 +21,17 @@ from corral.observe.view.session_screen import compose, short
 from corral.work.merges.store import merges
 from corral.work.tasks.store import tasks
 
-router = Routes("status_line", "/statusline", callers=EVERYONE)
+router = Routes("status_line", "/statusline", scope=MACHINE, callers=EVERYONE)
 
 
-@router.post("", audited=False)
+@router.post("", changes=False)
 async def line(services: Services, status: ClientStatus) -> StatusLine:
     """A session in one line: its name, task, locks and mail, the queue, and what needs a person. Changes nothing."""
     text = await services.store.read(lambda conn: status_line(services, conn, status.session_id))
     return StatusLine(line=text)
 
 
-@router.post("/screen", audited=False)
+@router.post("/screen", changes=False)
 async def screen(services: Services, shown: ShownScreen) -> SessionScreen:
     """What the mod of a session draws; held until it differs from what is ``shown``, ``wait_s`` at most. Changes nothing."""
     deadline = time.monotonic() + shown.wait_s

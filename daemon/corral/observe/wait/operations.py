@@ -18,7 +18,7 @@ from corral.coordination.sessions.store import sessions
 from corral.core.errors import ConfigInvalid, NotFound
 from corral.core.instants import parse
 from corral.core.payload import Payload
-from corral.core.routing import EVERYONE, Called, Routes
+from corral.core.routing import EVERYONE, PROJECT, Called, Routes
 from corral.core.states import OPEN_MERGES, TERMINAL_TASKS, MergeState, SessionStatus, TaskStatus
 from corral.git.land.landing import OVERLAP
 from corral.git.refs import branch_ref
@@ -38,7 +38,7 @@ from corral.work.tasks.store import dependencies, family, outcomes, work_pause
 from corral.work.tasks.store import tasks as task_rows
 from corral.work.workers.supervisor import Supervisor
 
-router = Routes("tasks", callers=EVERYONE)
+router = Routes("tasks", scope=PROJECT, callers=EVERYONE)
 
 MOST_EXPLAINED = 200
 """Tasks in an answer that say what became of them, and why."""
@@ -169,7 +169,7 @@ def _named(conn: Connection, references: list[str]) -> tuple[list[str], list[str
     return task_ids, merge_ids
 
 
-@router.get("/wait", answer=WaitAnswer)
+@router.get("/wait", answer=WaitAnswer, errors=(NotFound,))
 async def wait(
     services: Services,
     task: Annotated[Sequence[str], Field(description="Tasks or merge requests to wait for.")] = (),

@@ -8,10 +8,10 @@ from typing import Annotated
 from pydantic import Field
 
 from corral.coordination.services import Services
-from corral.core.errors import RunnerUnavailable
+from corral.core.errors import ApiKeyUnavailable, Conflict, FolderLinked, LockHeld, RunnerUnavailable
 from corral.core.instants import LONGEST_SPAN_S
 from corral.core.payload import Payload
-from corral.core.routing import EVERYONE, PERSON, Routes
+from corral.core.routing import EVERYONE, MACHINE, PERSON, PROJECT, Routes
 from corral.core.states import RunnerName
 from corral.work.agents import choices, definitions, improvements, record
 from corral.work.agents.api import (
@@ -37,7 +37,8 @@ from corral.work.tasks.api import Short
 from corral.work.workers.supervisor import Supervisor
 
 _Version = Annotated[Short, Field(description=A_VERSION)]
-router = Routes("agents", callers=EVERYONE)
+router = Routes("agents", scope=PROJECT, callers=EVERYONE)
+of_runners = Routes("agents", "/runners", scope=MACHINE, callers=EVERYONE)
 
 
 @router.get("/agents", answer=list[Agent])
@@ -72,13 +73,13 @@ async def diff(services: Services, name: str, before: _Version, after: _Version)
     return await services.work(lambda: definitions.diff(services, name, before, after))
 
 
-@router.post("/agents/{name}/rollback", callers=PERSON)
+@router.post("/agents/{name}/rollback", callers=PERSON, errors=(Conflict, LockHeld, FolderLinked))
 async def rollback(services: Services, name: str, body: ChosenVersion) -> Deployed:
     """Write a version's text back into the project's file; ``changed`` is False if it says so already."""
     return await services.work(lambda: improvements.deploy(services, name, body.version))
 
 
-@router.post("/agents/{name}/pin", callers=PERSON)
+@router.post("/agents/{name}/pin", callers=PERSON, errors=(Conflict,))
 async def pin(services: Services, name: str, body: ChosenVersion) -> Pinned:
     """Have all of its tasks work by a stored version, whatever its file says."""
     return await services.work(lambda: choices.pin(services, name, body.version))
@@ -96,7 +97,7 @@ async def rollout_status(services: Services, name: str) -> Payload:
     return await services.work(lambda: choices.status(services, name))
 
 
-@router.post("/agents/{name}/rollout", answer=StartedRollout, callers=PERSON)
+@router.post("/agents/{name}/rollout", answer=StartedRollout, callers=PERSON, errors=(Conflict,))
 async def start_rollout(services: Services, name: str, body: NewRollout) -> Payload:
     """Have a share of its tasks work by another version, until that is found worse or a person ends it."""
     return await services.work(lambda: choices.start(services, name, body.version, body.share))
@@ -114,7 +115,7 @@ async def improvement(services: Services, name: str) -> Payload:
     return await services.work(lambda: improvements.status(services, name))
 
 
-@router.post("/agents/{name}/improvement", answer=Improvement)
+@router.post("/agents/{name}/improvement", answer=Improvement, errors=(Conflict, RunnerUnavailable, ApiKeyUnavailable))
 async def improve(services: Services, name: str, body: NewImprovement) -> Payload:
     """Have a meta-agent propose a better version, and compare both; deployed only if `deploy_if_better` says so."""
 
@@ -127,7 +128,7 @@ async def improve(services: Services, name: str, body: NewImprovement) -> Payloa
     return await services.work(start)
 
 
-@router.post("/agents/{name}/improvement/resume", answer=Improvement)
+@router.post("/agents/{name}/improvement/resume", answer=Improvement, errors=(Conflict,))
 async def resume_improvement(services: Services, name: str) -> Payload:
     """Go on with its newest improvement, whose tasks the API or the machine failed."""
     return await services.work(lambda: improvements.resume(services, name))
@@ -151,7 +152,7 @@ async def agent_record(
     return await services.store.read(record.stats, agent, since, by)
 
 
-@router.get("/runners")
+@of_runners.get("")
 async def runners(services: Services) -> list[Runner]:
     """The runners that always exist; ``problem``: why one could execute nothing here, and ``remedy``."""
 

@@ -7,11 +7,11 @@ from corral.coordination.services import Services
 from corral.core.answers import FieldError
 from corral.core.errors import ConfigInvalid
 from corral.core.payload import Payload
-from corral.core.routing import EVERYONE, Routes
+from corral.core.routing import EVERYONE, PROJECT, Routes
 from corral.work.agents.api import Team, TeamValidation
 from corral.work.workers.supervisor import Supervisor
 
-router = Routes("teams", "/teams", callers=EVERYONE)
+router = Routes("teams", "/teams", scope=PROJECT, callers=EVERYONE)
 
 
 @router.get("", answer=Team)

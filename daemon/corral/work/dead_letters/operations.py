@@ -11,15 +11,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from corral.coordination.services import Services
-from corral.core.errors import InvalidInput
+from corral.core.errors import Conflict, InvalidInput, NotFound
 from corral.core.pages import MOST, Page, answer, page
 from corral.core.payload import Payload
-from corral.core.routing import EVERYONE, Routes
+from corral.core.routing import EVERYONE, PROJECT, Routes
 from corral.work.dead_letters import dead_letters
 from corral.work.dead_letters.api import Acted, DeadTask, DeadTaskChoice, DeadTaskFacts
 from corral.work.logtail import last_lines
 
-router = Routes("tasks", "/dead-letters", callers=EVERYONE)
+router = Routes("tasks", "/dead-letters", scope=PROJECT, callers=EVERYONE)
 
 _AT_ONCE = 100
 """Tasks that one transaction retries or clears of all, so that other writers come in between."""
@@ -40,7 +40,7 @@ async def listing(
     return answer(request, await services.store.read(look), lambda row: {"after": row["task_id"]})
 
 
-@router.get("/{task_id}", answer=DeadTaskFacts)
+@router.get("/{task_id}", answer=DeadTaskFacts, errors=(Conflict,))
 async def read(services: Services, task_id: str) -> Payload:
     """Everything about a dead task, with the end of its last attempt's output."""
     task = await services.store.read(dead_letters.read, task_id)
@@ -50,7 +50,7 @@ async def read(services: Services, task_id: str) -> Payload:
     return {**task, "log_tail": await services.work(lambda: last_lines(file))}
 
 
-@router.post("/retry")
+@router.post("/retry", errors=(NotFound, Conflict))
 async def retry(services: Services, body: DeadTaskChoice) -> Acted:
     """Run dead tasks again with all their retries."""
     now, rules = services.now(), services.settings().tasks
@@ -59,7 +59,7 @@ async def retry(services: Services, body: DeadTaskChoice) -> Acted:
     return {"task_ids": ids}
 
 
-@router.post("/clear")
+@router.post("/clear", errors=(NotFound, Conflict))
 async def clear(services: Services, body: DeadTaskChoice) -> Acted:
     """Take tasks out of the dead-letter queue; they stay in the list of tasks."""
     now = services.now()

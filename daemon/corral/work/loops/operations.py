@@ -7,8 +7,9 @@ from typing import Annotated
 from pydantic import Field
 
 from corral.coordination.services import Services
+from corral.core.errors import Conflict
 from corral.core.payload import Payload
-from corral.core.routing import EVERYONE, Routes
+from corral.core.routing import EVERYONE, PROJECT, Routes
 from corral.work.loops import views as loops
 from corral.work.loops.api import (
     MOST_ITERATION,
@@ -24,7 +25,7 @@ from corral.work.merges.api import WithPatch
 from corral.work.merges.diffs import MOST_SHOWN
 from corral.work.merges.wire import Submitted
 
-router = Routes("loops", "/loops", callers=EVERYONE)
+router = Routes("loops", "/loops", scope=PROJECT, callers=EVERYONE)
 
 
 @router.get("", answer=list[Loop])
@@ -65,20 +66,20 @@ async def diff(
     return await services.work(lambda: loops.diff(services, loop_id, before, after, most))
 
 
-@router.post("/{loop_id}/stop", answer=LoopDetail)
+@router.post("/{loop_id}/stop", answer=LoopDetail, errors=(Conflict,))
 async def stop(services: Services, loop_id: str, why: LoopStop | None = None) -> Payload:
     """Stop a loop; what its iterations made stays, and it can be resumed."""
     return await loops.stop(services, loop_id, (why or LoopStop()).reason)
 
 
-@router.post("/{loop_id}/resume", answer=LoopDetail)
+@router.post("/{loop_id}/resume", answer=LoopDetail, errors=(Conflict,))
 async def resume(services: Services, loop_id: str, limits: NewLimits | None = None) -> Payload:
     """Let a loop that has ended go on from its last completed iteration."""
     new_limits = limits or NewLimits()
     return await loops.resume(services, loop_id, new_limits.max_iterations, new_limits.timeout_s)
 
 
-@router.post("/{loop_id}/land", status=201, answer=Submitted)
+@router.post("/{loop_id}/land", status=201, answer=Submitted, errors=(Conflict,))
 async def land(services: Services, loop_id: str, body: ChosenIteration | None = None) -> Payload:
     """Put what an iteration made into the merge queue, although the loop has not converged."""
     return await loops.land(services, loop_id, body.iteration if body else None)

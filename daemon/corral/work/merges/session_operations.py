@@ -11,13 +11,13 @@ from corral.coordination.sessions.api import SessionId
 from corral.coordination.sessions.operations import whole
 from corral.core.payload import Payload
 from corral.core.redaction import redact
-from corral.core.routing import EVERYONE, Routes
+from corral.core.routing import EVERYONE, MACHINE, Routes
 from corral.git import history
 from corral.store.rows.merges import MergeRow
 from corral.work.merges.api import SessionDetail
 from corral.work.merges.wire import summary
 
-router = Routes("sessions", "/sessions", callers=EVERYONE)
+router = Routes("sessions", "/sessions", scope=MACHINE, callers=EVERYONE)
 
 MOST_MERGES, MOST_COMMITS = 50, 500
 """How many of a session's latest an answer has."""

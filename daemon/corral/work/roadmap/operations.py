@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from corral.coordination.services import Services
-from corral.core.routing import EVERYONE, Routes
+from corral.core.routing import EVERYONE, PROJECT, Routes
 from corral.work.roadmap.api import Supervision, SupervisionStopped
 from corral.work.roadmap.supervision import RoadmapSupervision
 
-router = Routes("supervisor", "/supervisor", callers=EVERYONE)
+router = Routes("supervisor", "/supervisor", scope=PROJECT, callers=EVERYONE)
 
 
 @router.get("")

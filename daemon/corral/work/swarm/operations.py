@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from corral.coordination.services import Services
-from corral.core.routing import EVERYONE, Routes
+from corral.core.routing import EVERYONE, MACHINE, Routes
 from corral.work.swarm import swarm
 from corral.work.swarm.api import Swarm, Terminating
 
-router = Routes("swarm", "/swarm", callers=EVERYONE)
+router = Routes("swarm", "/swarm", scope=MACHINE, callers=EVERYONE)
 
 
 @router.get("")

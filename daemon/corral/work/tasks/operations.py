@@ -15,10 +15,18 @@ from starlette.responses import Response
 from corral.config import trust
 from corral.coordination.services import Services
 from corral.coordination.sessions.actor import Actor
-from corral.core.errors import Conflict, InvalidInput, NotFound
+from corral.core.errors import (
+    ApiKeyUnavailable,
+    Conflict,
+    IdempotencyKeyConflict,
+    InvalidInput,
+    LeaseLost,
+    NotFound,
+    RunnerUnavailable,
+)
 from corral.core.pages import MOST, Page, answer, page
 from corral.core.payload import Payload
-from corral.core.routing import EVERYONE, Routes
+from corral.core.routing import EVERYONE, PROJECT, Routes
 from corral.core.states import TaskStatus
 from corral.runners import stream
 from corral.store.rows.tasks import TaskRow
@@ -53,9 +61,11 @@ from corral.work.tasks.following import Place
 from corral.work.tasks.following import follow as follow_task
 from corral.work.tasks.wire import Batch, Submission
 from corral.work.worktrees import reopening
+from corral.work.worktrees.api import OF_A_WORKTREE
 from corral.work.worktrees.worktrees import Worktrees
 
-router = Routes("tasks", "/tasks", callers=EVERYONE)
+router = Routes("tasks", "/tasks", scope=PROJECT, callers=EVERYONE)
+OF_A_SUBMISSION = (Conflict, IdempotencyKeyConflict, RunnerUnavailable, ApiKeyUnavailable)
 GIVEN_BACK_WITHIN_S = 15.0
 """How long a person who attaches waits for the worktree of a worker that has just ended."""
 
@@ -64,14 +74,14 @@ def _state(row: TaskRow) -> TaskState:
     return {"task_id": row["task_id"], "status": TaskStatus(row["status"])}
 
 
-@router.post("", status=201)
+@router.post("", status=201, errors=(*OF_A_SUBMISSION, NotFound))
 async def submit(services: Services, body: Submission) -> Submitted:
     """Queue one task; acknowledged when it is durable."""
     row = await app_tasks.submit(services, body)
     return {**_state(row), "number": row["seq"], "title": row["title"]}
 
 
-@router.post("/batch", status=201)
+@router.post("/batch", status=201, errors=OF_A_SUBMISSION)
 async def submit_batch(services: Services, batch: Batch) -> BatchSubmitted:
     """Queue several tasks, all or none; they may wait for each other by ``name``."""
     rows = await app_tasks.submit_batch(services, batch.tasks)
@@ -141,21 +151,21 @@ async def claim(services: Services, body: Claim) -> Payload:
     return await app_tasks.claim(Actor(services, body.session_id), body.task_types, body.idempotency_key)
 
 
-@router.post("/{task_id}/complete", answer=Completed)
+@router.post("/{task_id}/complete", answer=Completed, errors=(LeaseLost,))
 async def complete(services: Services, task_id: str, body: Completion) -> Payload:
     """End a task that was claimed; only the session that holds it can. The commits in its worktree land."""
     actor = Actor(services, body.session_id)
     return await completion.complete(actor, task_id, **body.fields())
 
 
-@router.post("/{task_id}/cancel")
+@router.post("/{task_id}/cancel", errors=(Conflict,))
 async def cancel(services: Services, task_id: str, body: Cancellation) -> TaskState:
     """Cancel a task: at once if it waits, within seconds if it runs."""
     row = await app_tasks.cancel(services, task_id, reason=body.reason, convention=body.convention)
     return _state(row)
 
 
-@router.post("/{task_id}/retry")
+@router.post("/{task_id}/retry", errors=(Conflict,))
 async def retry(services: Services, task_id: str) -> TaskState:
     """Run a task again on the present tip; what failed because of it revives."""
     now, rules = services.now(), services.settings().tasks
@@ -164,7 +174,7 @@ async def retry(services: Services, task_id: str) -> TaskState:
     return _state(row)
 
 
-@router.post("/{task_id}/attach")
+@router.post("/{task_id}/attach", errors=OF_A_WORKTREE)
 async def attach(services: Services, task_id: str) -> Conversation:
     """Make the last conversation of a task ready to be resumed."""
     trust.refuse(services.settings.untrusted(), trust.CLAUDE_COMMAND)
@@ -237,7 +247,7 @@ async def diff(services: Services, task_id: str, patch: WithPatch = True) -> Pay
     return await services.work(lambda: diffs.of_task(services, task_id, most=most))
 
 
-@router.post("/{task_id}/reprioritize")
+@router.post("/{task_id}/reprioritize", errors=(Conflict,))
 async def reprioritize(services: Services, task_id: str, body: NewPriority) -> Reprioritized:
     """Give a task that has not begun another priority, 0 to 10."""
     priority = body.get("priority")

@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 
 from corral.coordination.services import Services
 from corral.core.errors import ConfigInvalid
-from corral.core.routing import EVERYONE, Routes
+from corral.core.routing import EVERYONE, MACHINE, Routes
 from corral.git import refs
 from corral.git.land.upstream import joined_ref, seen_ref
 from corral.work.agents import choices
@@ -16,7 +16,7 @@ from corral.work.merges.store import merges
 from corral.work.roadmap.supervision import RoadmapSupervision
 from corral.work.trust.api import UnapprovedCommand, Untrusted
 
-router = Routes("trust", "/trust", callers=EVERYONE)
+router = Routes("trust", "/trust", scope=MACHINE, callers=EVERYONE)
 
 RELOAD_S = 3.0
 """How long an answer waits until the settings were read: what was approved holds for the next command."""

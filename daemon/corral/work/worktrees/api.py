@@ -7,7 +7,23 @@ from typing_extensions import TypedDict
 
 from corral.coordination.sessions.api import Acting, SessionId
 from corral.core.answers import Instant
+from corral.core.errors import (
+    ConfigInvalid,
+    Conflict,
+    FolderLinked,
+    LimitReached,
+    NotTrusted,
+    PathReplaced,
+    RunnerUnavailable,
+    SetupFailed,
+    Unsupported,
+)
 from corral.core.states import WorktreePurpose, WorktreeState
+
+OF_A_WORKTREE = (
+    Conflict, LimitReached, PathReplaced, FolderLinked, NotTrusted, ConfigInvalid, SetupFailed, RunnerUnavailable, Unsupported,
+)  # fmt: skip
+"""What can keep one from being made, or from being made ready to work in."""
 
 
 class NewWorktree(Acting):

@@ -11,11 +11,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from corral.coordination.services import Services
+from corral.core.errors import FolderLinked, PathReplaced, TargetGone, WorkAtRisk
 from corral.core.pages import MOST, answer, following, page
 from corral.core.payload import Payload
-from corral.core.routing import EVERYONE, PERSON, Routes
+from corral.core.routing import EVERYONE, MACHINE, PERSON, Routes
 from corral.work.worktrees.allocation import WorktreeContext
 from corral.work.worktrees.api import (
+    OF_A_WORKTREE,
     NewWorktree,
     PlaceOfWorktrees,
     Pool,
@@ -26,7 +28,7 @@ from corral.work.worktrees.api import (
 )
 from corral.work.worktrees.worktrees import Worktrees
 
-router = Routes("worktrees", callers=EVERYONE)
+router = Routes("worktrees", scope=MACHINE, callers=EVERYONE)
 
 
 Limit = Annotated[int, Field(ge=1, le=MOST)]
@@ -74,7 +76,7 @@ async def place(services: Services) -> PlaceOfWorktrees:
     }
 
 
-@router.post("/worktrees", status=201, answer=Worktree)
+@router.post("/worktrees", status=201, answer=Worktree, errors=(*OF_A_WORKTREE, TargetGone))
 async def create(services: Services, body: NewWorktree) -> Payload:
     """Make a worktree that is ready to work in."""
     return await services.work(
@@ -82,7 +84,7 @@ async def create(services: Services, body: NewWorktree) -> Payload:
     )
 
 
-@router.delete("/worktrees/{name}", answer=RemovedWorktree)
+@router.delete("/worktrees/{name}", answer=RemovedWorktree, errors=(WorkAtRisk, PathReplaced, FolderLinked))
 async def remove(services: Services, name: str) -> Payload:
     """Remove a worktree; what is found nowhere else is saved first."""
     gone = await services.work(lambda: services.of(Worktrees).remove(name))
@@ -112,7 +114,9 @@ async def saved_ignored(
     return await _part(services, request, services.of(Worktrees).saved_ignored, "ref", after, limit)
 
 
-@router.post("/worktrees/{name:path}/recover/all", callers=PERSON, answer=RecoveredWorktree)
+@router.post(
+    "/worktrees/{name:path}/recover/all", callers=PERSON, answer=RecoveredWorktree, errors=(*OF_A_WORKTREE, TargetGone)
+)
 async def recover_all(services: Services, name: str) -> Payload:
     """Bring saved work back, and with it the files that git ignores.
 
@@ -121,7 +125,7 @@ async def recover_all(services: Services, name: str) -> Payload:
     return await services.work(lambda: services.of(Worktrees).recover_all(unquote(name)))
 
 
-@router.post("/worktrees/{name:path}/recover", answer=RecoveredWorktree)
+@router.post("/worktrees/{name:path}/recover", answer=RecoveredWorktree, errors=OF_A_WORKTREE)
 async def recover(services: Services, name: str) -> Payload:
     """Bring saved work back into a worktree of its own; ``name`` is a worktree's, or a full salvage ref."""
     return await services.work(lambda: services.of(Worktrees).recover(unquote(name)))
