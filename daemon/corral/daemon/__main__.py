@@ -131,6 +131,9 @@ def _serve(instance: Instance, pipe: int | None) -> int:
     try:
         from corral.daemon.life import serve  # heavy: only the winner of the lock pays for it
 
+        for name in NOT_HERE:  # FastMCP, which comes with the first MCP client, needs one of them
+            if sys.modules[name] is None:
+                del sys.modules[name]
         gc.freeze()
         gc.set_threshold(GARBAGE)
         gc.enable()

@@ -83,3 +83,11 @@ def test_bad_input_is_answered_and_the_connection_goes_on(house: Coordinated) ->
         assert await one.call("check_locks") == []
 
     play(house, scene)
+
+
+@pytest.mark.executed  # a forked daemon has imported what one that is started may be without
+def test_a_daemon_that_was_started_as_users_start_it_answers_mcp(house: Coordinated) -> None:
+    async def scene(one: Agent) -> None:
+        assert (await one.call("acquire_lock", file_path="src/a.py"))["success"]
+
+    play(house, scene)

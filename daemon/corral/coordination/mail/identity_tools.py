@@ -107,16 +107,18 @@ async def request_contact(
     if to_project:
         await services.work(lambda: check_project(services, to_project))
 
-    _require("to_agent", to_agent)
-
     def ask(conn: Connection, me: Identity, now: datetime) -> Payload:
-        return contacts.request(conn, me, to_agent)
+        return contacts.request(conn, me, _named("to_agent", to_agent))
 
     return _granted(await act(project_key, from_agent, ask))
 
 
-def _require(parameter: str, agent: str) -> None:
-    """Refuse a call that names no agent; Agent Mail's clients give the parameters in any order, so none can be required."""
+def _named(parameter: str, agent: str) -> str:
+    """The agent that a call names; Agent Mail's clients give the parameters in any order, so none can be required.
+
+    Raises:
+        InvalidInput: It names none.
+    """
     if not agent.strip():
         raise InvalidInput(
             f"{parameter}: is needed.",
@@ -124,6 +126,7 @@ def _require(parameter: str, agent: str) -> None:
             remedy=AgentNotFound.default_remedy,
             details={"errors": [{"field": parameter, "message": "is needed"}]},
         )
+    return agent
 
 
 def _granted(contact: Payload) -> Payload:
@@ -150,14 +153,13 @@ async def macro_contact_handshake(
     services = current.get().services
     if to_project:
         await services.work(lambda: check_project(services, to_project))
-    _require("target", target or to_agent)
     if bool(welcome_subject.strip()) != bool(welcome_body.strip()):
         raise InvalidInput("welcome_subject and welcome_body must be given together.")
     if welcome_subject and not auto_accept:
         raise InvalidInput("A welcome needs auto_accept=true.", cause="Without it nobody knows yet that it is wanted.")
 
     def shake(conn: Connection, me: Identity, now: datetime) -> tuple[Payload, Sent | None]:
-        contact = contacts.request(conn, me, target or to_agent)
+        contact = contacts.request(conn, me, _named("target", target or to_agent))
         letter = Letter(welcome_subject, welcome_body, to=(contact["to"],), thread_id=thread_id or None)
         return contact, messages.send(conn, me, letter, now) if welcome_subject else None
 
@@ -181,10 +183,8 @@ async def respond_contact(
 ) -> Payload:
     """Answer a request for contact. Inside a repository mail is open to everybody: approved stays true, nothing changes."""
 
-    _require("from_agent", from_agent)
-
     def answer(conn: Connection, me: Identity, now: datetime) -> Payload:
-        return _ts(contacts.respond(conn, me, from_agent))
+        return _ts(contacts.respond(conn, me, _named("from_agent", from_agent)))
 
     return await act(project_key, to_agent, answer)
 
