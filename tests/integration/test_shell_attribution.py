@@ -212,3 +212,26 @@ def test_what_another_client_puts_back_over_a_held_file_is_kept_and_its_holder_i
     assert (pair.root / "a.py").read_text() == "ben's more\n" and (pair.root / "new.py").read_text() == "ben's\n"
     assert "rewind" not in look_again("4"), "told once"
     assert "-held" in pair.run("worktree", "recover").stdout
+
+
+def test_neither_a_command_that_runs_nor_a_new_time_hides_that_a_held_file_was_put_back(pair: Coordinated) -> None:
+    for path in ("a.py", "b.py"):
+        edit(pair, "ann", path, "ann's\n")
+    pair.ask("POST", "/locks/release", {"session_id": "ann"})
+    running = Shell(pair, "ann", "make")
+    for path in ("a.py", "b.py"):
+        edit(pair, "ben", path, "ben's\n")
+    eventually(lambda: any(git(pair.root, "show", f"{ref}:b.py", check=False) == "ben's" for ref in saved(pair)))
+    (pair.root / "a.py").write_text("ann's\n")
+    running.end()
+    Shell(pair, "ann", "make again").end()
+    text = notices(pair, "ben")
+    assert "a.py, which you hold, changed" in text and "/rewind" in text
+    (pair.root / "b.py").write_text("ben's\n")  # nothing but its time changes
+    Shell(pair, "ann", "make a third time").end()
+    (pair.root / "b.py").write_text("ann's\n")
+    Shell(pair, "ann", "make a last time").end()
+    text = notices(pair, "ben")
+    assert "b.py, which you hold, changed" in text and "a.py" not in text
+    subprocess.run(shlex.split(text[text.index("git -C") :].splitlines()[0]), check=True)
+    assert (pair.root / "b.py").read_text() == "ben's\n"

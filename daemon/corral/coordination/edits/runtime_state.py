@@ -252,6 +252,12 @@ class RuntimeState:
                 left = {path: how for path, how in held.signatures.items() if path not in paths}
                 self._kept[checkout] = replace(held, signatures=left)
 
+    def still(self, checkout: str, copies: Kept, signatures: dict[str, Signature]) -> None:
+        """These files look otherwise, and hold what was copied."""
+        with self._lock:
+            if (held := self._kept.get(checkout)) is not None and held.copies == copies:
+                self._kept[checkout] = replace(held, signatures={**held.signatures, **signatures})
+
     def need(self, ref: str) -> None:
         """Mark the copies on this ref as needed: a command changed the files that they hold."""
         with self._lock:

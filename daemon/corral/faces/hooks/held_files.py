@@ -43,6 +43,8 @@ PAUSE_S = 1.0
 """Between two times that files are copied after edits, seconds: nobody waits for it."""
 LOOK_AGAIN = timedelta(seconds=10)
 """Between two looks whether copied files changed."""
+NAMED = 10
+"""Files that one notice names."""
 
 log = logger("held_files")
 
@@ -92,7 +94,7 @@ def _save(
                 log.warning("held_files_left_out", checkout=top, paths=sorted(set(paths) - copies.files)[:20])
             saved[top] = copies
             services.runtime.keep(top, HeldCopies(copies, looks[top].started, state))
-            if last is not None and last.copies != copies:
+            if last is not None and last.copies.ref != copies.ref:
                 _drop(services, top, last.copies)
     return saved
 
@@ -118,18 +120,21 @@ def _matched(services: Services, paths: Sequence[str], rows: list[HeldLock]) -> 
 async def release(services: Services, call: ShellCall, changed: Mapping[str, Changed] | None = None) -> None:
     """End a command: keep the copies of files that it may have changed; drop the others where newer copies exist."""
     for top, change in (changed or {}).items():
-        services.runtime.told_of(top, change.paths)
+        edited = services.runtime.edited_since(top, call.began)  # these are compared with their copies yet
+        told = [path for path in change.paths if literal_key(path, fold=services.fold).match_key not in edited]
+        services.runtime.told_of(top, told)
     call.is_told = True
     for top, copies in call.saved.items():
         if not copies.files.isdisjoint((changed or {}).get(top, Changed()).paths):
             services.runtime.need(copies.ref)
-        elif (last := services.runtime.kept().get(top)) is not None and last.copies != copies:
+        elif (last := services.runtime.kept().get(top)) is not None and last.copies.ref != copies.ref:
             await services.work(partial(_drop, services, top, copies))
 
 
 def _drop(services: Services, top: str, copies: Kept) -> None:
     """Delete copies that nobody needs: no command changed these files, no running one may, and all of them exist."""
-    used = any(call.saved.get(top) == copies for call in services.runtime.shell_calls() if call.ended is None)
+    saved = [call.saved.get(top) for call in services.runtime.shell_calls() if call.ended is None]
+    used = any(other.ref == copies.ref for other in saved if other is not None)
     if used or services.runtime.is_needed(copies.ref):
         return
     if not all(os.path.lexists(Path(top) / path) for path in copies.files):
@@ -178,44 +183,61 @@ class RewindWatch:
 
 def _tell_of_silent_changes(services: Services, top: str) -> None:
     """Tell the holders of copied files that changed although no session's event told of it, and keep their copies."""
-    held, now = services.runtime.kept().get(top), services.now()
-    if held is None or any(top in call.before and not call.is_told for call in services.runtime.shell_calls()):
+    held = services.runtime.kept().get(top)
+    if held is None:
+        return
+    living = {row["session_id"] for row in services.db.read(session_rows.live)}
+    calls = (call for call in services.runtime.shell_calls() if call.ended is not None or call.actor in living)
+    if any(top in call.before and not call.is_told for call in calls):
         return  # a command that runs may change them; its end tells
     edited = services.runtime.edited_since(top, held.at)
     news = [path for path, before in held.signatures.items() if status.signature(Path(top), path) != before]
+    looks = {path: status.signature(Path(top), path) for path in news}
     announced = [path for path in news if literal_key(path, fold=services.fold).match_key in edited]
-    services.runtime.told_of(top, news)
     try:
         changed = salvage.changed_since(open_checkout(Path(top)), held.copies, sorted({*news} - {*announced}))
     except (CorralError, OSError) as error:  # the checkout is gone: its copies stay, and no command waits for that
         services.runtime.need(held.copies.ref)
+        services.runtime.told_of(top, news)
         log.warning("held_files_not_compared", checkout=top, error=str(error))
         return
-    if not changed:
-        return
-    services.runtime.need(held.copies.ref)
-
-    def tell(conn: Connection) -> None:
-        holders = lock_rows.others_in_checkout(conn, top, (), iso(now))
-        for row in holders:
-            for path in _matched(services, changed, [row]):
-                text = (
-                    f"{embedded(path)}, which you hold, is not as it was, and no session's tool changed it: another session's "
-                    "client went back to an earlier state (/rewind), or it was a person or a program. It was copied before: "
-                    f"{restore_command(top, held.copies.ref, path)}"
-                )
-                session_rows.notify(conn, row["session_id"], text, iso(now))
-        if paths := _matched(services, changed, holders):
-            events.record(conn, iso(now), EventKind.CHANGE_UNANNOUNCED({"paths": paths[:50], "checkout": top}))
-
-    services.db.write(tell)
-    services.changes.announce()
+    if changed:
+        services.runtime.need(held.copies.ref)
+        services.db.write(_tell, services, top, held.copies, changed, iso(services.now()))
+        services.changes.announce()
+    services.runtime.told_of(top, news)  # only now: where it could not be told, the next look tells
+    same = held.copies.files & looks.keys() - {*announced, *changed}
+    services.runtime.still(top, held.copies, {path: looks[path] for path in same})
 
 
-def restore_command(top: str, ref: str, path: str) -> str:
-    """The command that brings a copied file back."""
-    pathspec = f":(top,literal){path}" if path.startswith(":") or not set("*?[\\").isdisjoint(path) else path
-    return shlex.join(["git", "-C", top, "restore", f"--source={ref}", "--", pathspec])
+def _tell(conn: Connection, services: Services, top: str, copies: Kept, changed: Sequence[str], at: str) -> None:
+    """Notify each session of its files among those that changed silently, at once."""
+    locks: dict[str, list[HeldLock]] = {}
+    for row in lock_rows.others_in_checkout(conn, top, (), at):
+        locks.setdefault(row["session_id"], []).append(row)
+    told: set[str] = set()
+    for session_id, rows in locks.items():
+        if paths := _matched(services, changed, rows):
+            told.update(paths)
+            more = f" and {len(paths) - NAMED} more" if paths[NAMED:] else ""
+            names = ", ".join(map(embedded, paths[:NAMED])) + more
+            text = (
+                f"{names}, which you hold, changed, and no tool call or command was seen to do it: a client went back to an "
+                "earlier state (/rewind: another session's, or yours as your person wished), or it was a person or a program. "
+                f"It was copied before: {restore_command(top, copies.ref, *paths[:NAMED])}"
+            )
+            session_rows.notify(conn, session_id, text, at)
+    if told:
+        paths = sorted(told)[:50]
+        events.record(conn, at, EventKind.CHANGE_UNANNOUNCED({"paths": paths, "checkout": top}))
+
+
+def restore_command(top: str, ref: str, *paths: str) -> str:
+    """The command that brings copied files back."""
+    specs = [
+        f":(top,literal){path}" if path.startswith(":") or not set("*?[\\").isdisjoint(path) else path for path in paths
+    ]
+    return shlex.join(["git", "-C", top, "restore", f"--source={ref}", "--", *specs])
 
 
 def job(services: Services) -> Step:

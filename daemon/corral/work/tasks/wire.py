@@ -240,9 +240,9 @@ def parse_submissions(items: list[Any]) -> tuple[list[TaskSubmission], list[dict
                 title=title if isinstance(title, str) else "", name=name if isinstance(name, str) else None
             )
             submissions.append(stand_in)
-            for problem in error.errors(include_url=False, include_input=False):
+            for problem in error.errors(include_url=False):
                 field = ".".join(_place(item, problem["loc"]))
-                is_empty = "too_short" in problem["type"] and problem["ctx"]["actual_length"] == 0
+                is_empty = "too_short" in problem["type"] and not problem["input"]
                 message = "It is empty." if is_empty else problem["msg"].removeprefix("Value error, ")
                 errors.append({"index": index, "field": field, "message": message})
     return submissions, errors
