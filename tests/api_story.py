@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from corral.core.errors import CorralError
+from corral.core.errors import ConfigInvalid, CorralError
 from corral.core.routing import PREFIX
 from corral.daemon import nouns
 from corral.faces.http.openapi import document
@@ -296,6 +296,14 @@ def refuse(story: Story) -> None:
     for operation in ("rollout", "pin"):
         refused(f"POST /agents/{{name}}/{operation}", "conflict", first, name="helper")
     refused("POST /agents/{name}/improvement", "runner_unavailable", name="helper")
+    helper.with_name("broken.md").write_text("---\nname: [\n---\n")
+    for one in OPERATIONS:
+        if ConfigInvalid in one.route.errors and one.tag == "agents" and (name := name_of(one)) != KEY_FIRST:
+            places = {**dict.fromkeys(one.names, "1.0.0"), "name": "broken"}
+            refused(
+                name, "config_invalid", first, query="?before=1&after=2" if name.endswith("/diff") else "", **places
+            )
+    helper.with_name("broken.md").unlink()
     made = story.ask("POST /worktrees", {**cedar, "name": "mine"})
     story.house.hook("SessionStart", "s-4", cwd=Path(made["path"]))
     refused("POST /worktrees", "conflict", {"name": "mine"})

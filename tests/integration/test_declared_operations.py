@@ -29,11 +29,13 @@ NOT_PROVOKED = (
     (
         "The place of worktrees, the settings or a setup command is spoilt.",
         OF_A_PLACE,
-        f"POST /worktrees, {MADE_AGAIN}",
+        f"POST /worktrees, POST /verification/dry-run, {MADE_AGAIN}",
     ),
-    ("People have a hundred worktrees.", "limit_reached", f"POST /worktrees, {MADE_AGAIN}"),
+    ("No place for worktrees is left.", "unsupported", "GET /worktrees/place"),
+    ("People have a hundred worktrees.", "limit_reached", f"POST /worktrees, POST /verification/dry-run, {MADE_AGAIN}"),
     ("The worktree is another one's.", "conflict", MADE_AGAIN),
     ("Something else was put into the place of a worktree.", "path_replaced folder_linked", "DELETE /worktrees/{name}"),
+    ("Something else was put into the place of all.", "path_replaced", "POST /worktrees/retire"),
     (
         "The target is gone, on which something has landed.",
         "target_gone",
@@ -45,6 +47,7 @@ NOT_PROVOKED = (
         "config_invalid",
         "GET /merges/{merge_id}/approval, POST /merges/{merge_id}/approve, POST /merges/{merge_id}/bypass",
     ),
+    ("A definition is broken, and there is a key.", "config_invalid", "POST /agents/{name}/improvement"),
     ("A template is broken.", "config_invalid", "GET /templates/{name}"),
     (
         "The keychain is locked.",

@@ -70,8 +70,7 @@ def test_others_land_past_a_request_that_waits_for_approval_and_it_waits_quietly
     others = [
         world.submit(name, approved=False) for name in ("one", "two") if world.branch(name, {f"{name}.txt": "x\n"})
     ]
-    world.run()
-    assert [world.merge(other)["state"] for other in others] == ["landed"] * 2
+    assert [world.finish(other)["state"] for other in others] == ["landed"] * 2
     before = world.merge(held)
     commit(world.root, {"by-hand.txt": "x\n"})
     world.run()

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection
 
 from corral.config.sections.sharing import Landing
 from corral.work.tasks.store import outcomes
@@ -69,8 +68,8 @@ def test_a_conflict_whose_commits_reach_the_target_another_way_has_landed(
     world.skip(61)
     write, seen = world.db.write, set[str]()
 
-    def watched(change: Callable[[Connection], object]) -> object:
-        result = write(change)
+    def watched(change: Callable[..., object], /, *args: object, **more: object) -> object:
+        result = write(change, *args, **more)
         seen.add(world.merge(mine)["state"])
         return result
 

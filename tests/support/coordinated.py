@@ -20,6 +20,7 @@ from corral.faces.cli.program.daemon import stop_and_wait
 from corral.faces.cli.project import trust as project_trust
 from tests.support import recorded
 
+SOURCE = Path(__file__).resolve().parents[2] / "daemon"
 DEADLINE_S = 45.0
 LONGEST_PAUSE_S = 0.2
 
@@ -35,7 +36,7 @@ class Coordinated:
         done = subprocess.run(
             [sys.executable, "-m", "corral", *args],
             cwd=cwd or self.root,
-            env={**os.environ, **env},
+            env={**os.environ, "PYTHONPATH": str(SOURCE), **env},  # whatever a test gives its daemons
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -64,6 +64,7 @@ class Route:
         path: Below its noun's.
         callers: Who may ask for it.
         changes: Whether it changes anything.
+        scope: Whether it is of the project, or of this machine.
         status: Of an answer that is a success.
         response_of: The type of its answer, where the handler returns a response that is made already.
         media: Of its answer, if that is not JSON.
@@ -77,6 +78,7 @@ class Route:
     handler: Callable[..., Awaitable[Any]]
     callers: frozenset[Caller]
     changes: bool
+    scope: Scope
     status: int = 200
     response_of: Any = None
     media: str = "application/json"
@@ -96,7 +98,7 @@ class Routes:
     Args:
         tag: Their group in the OpenAPI document.
         path: Of their noun, before their own.
-        scope: Whether they are of the project, or of this machine.
+        scope: Whether those that say nothing else are of the project, or of this machine.
         callers: Who may ask for those that say nothing else; nobody, where nothing is said.
         errors: That each of them can answer.
         prefix: Before the path.
@@ -140,7 +142,8 @@ class Routes:
 
         def keep(handler: F) -> F:
             action = f"{self.tag.removesuffix('s')}.{handler.__name__}" if audited else None
-            fields = {"callers": self.callers, "action": action, "response_of": answer, "errors": errors, **more}
+            shared = {"callers": self.callers, "scope": self.scope, "errors": errors}
+            fields = {**shared, "action": action, "response_of": answer, **more}
             self.declared.append(Route(method, path, handler, **fields))
             return handler
 

@@ -6,7 +6,6 @@ Nothing heavy is imported before this process has the lock: of twenty starters n
 from __future__ import annotations
 
 import argparse
-import ctypes
 import gc
 import json
 import os
@@ -124,6 +123,8 @@ def _serve(instance: Instance, pipe: int | None) -> int:
 
     shorten(instance.project.logs_dir / "hook.log")  # hooks only append; only the holder of the lock shortens it
     gc.disable()  # imported modules stay: collecting garbage among them would take a fifth of the start
+    import ctypes
+
     with suppress(AttributeError):  # another C library than glibc
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, HEAPS)
     for name in NOT_HERE:

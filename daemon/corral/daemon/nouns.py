@@ -59,6 +59,7 @@ def every() -> Sequence[Routes]:
         *(module.router for module in modules),
         steering.router,
         steering.targets,
+        agents.of_definitions,
         agents.of_runners,
         metrics.prometheus,
     ]

@@ -186,9 +186,8 @@ def open_(
     refuse_agents("Opening a worktree for a person", f"corral merge open {merge_id}")
     daemon = client()
     request = daemon.request("GET", f"/merges/{segment(merge_id)}")
-    if printed(
-        daemon.request("POST", f"/merges/{segment(request['merge_id'])}/open", timeout_s=worktree_shell.ANSWER_S)
-    ):
+    if for_programs():
+        emit(daemon.request("POST", f"/merges/{segment(request['merge_id'])}/open", timeout_s=worktree_shell.ANSWER_S))
         return
     place = worktree_shell.open_request(daemon, request)
     if print_only:
@@ -323,8 +322,8 @@ def accept_rewind(request: Request, yes: Annotated[bool, Option("--yes", "-y", h
     if not for_programs():
         for row in lost:
             echo(one_line(row["what"]))
-            for request in row["requests"]:
-                echo(f"  {request['merge_id'][:8]}  {one_line(request['title'])}")
+            for lost_request in row["requests"]:
+                echo(f"  {lost_request['merge_id'][:8]}  {one_line(lost_request['title'])}")
             echo(paint(f"Its commits stay on a ref of Corral's: {row['lost_sha']}", "dim"))
     if lost and not yes and not confirm("Accept that this is gone? Tasks that wait for it then start.", default=False):
         raise Exit(1)

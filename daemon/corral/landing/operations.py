@@ -21,7 +21,7 @@ from corral.core.errors import ConfigInvalid, Conflict, CorralError
 from corral.core.logs import logger
 from corral.core.pages import MOST, Page, answer, page
 from corral.core.payload import Payload
-from corral.core.routing import EVERYONE, PERSON, PROJECT, Routes
+from corral.core.routing import EVERYONE, MACHINE, PERSON, PROJECT, Routes
 from corral.core.states import OPEN_MERGES
 from corral.git import refs
 from corral.landing import approval, candidate_graph, opening, pauses, requests, runs, standing, steering_operations
@@ -170,7 +170,7 @@ def _reviewed(services: Services, merge_id: str) -> approval.Review:
     return approval.review(services.git, landing, merge)
 
 
-@router.post("/{merge_id}/open", callers=PERSON, errors=OF_A_WORKTREE)
+@router.post("/{merge_id}/open", scope=MACHINE, callers=PERSON, errors=OF_A_WORKTREE)
 async def open_worktree(services: Services, merge_id: str) -> Opened:
     """Open a request's work in a worktree of its own; after a conflict with the merge of its target begun there."""
     row = await services.work(lambda: services.db.read(of_tasks.named, merge_id))
@@ -204,7 +204,7 @@ async def dismiss(services: Services, merge_id: str) -> Payload:
     return answer
 
 
-@router.get("/{merge_id}/log")
+@router.get("/{merge_id}/log", scope=MACHINE)
 async def log(
     services: Services,
     merge_id: str,

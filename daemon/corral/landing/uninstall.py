@@ -7,7 +7,7 @@ from pathlib import Path
 
 from corral.coordination.services import Services
 from corral.coordination.sessions.store import sessions
-from corral.core.errors import CorralError
+from corral.core.errors import CorralError, PathReplaced
 from corral.core.routing import EVERYONE, MACHINE, NO_WORK, Routes
 from corral.core.states import OPEN_MERGES, WorktreeState
 from corral.git import refs
@@ -31,7 +31,7 @@ async def at_risk(services: Services) -> list[Risk]:
     return await services.work(lambda: find_at_risk(services))
 
 
-@router.post("/worktrees/retire", callers=NO_WORK)
+@router.post("/worktrees/retire", callers=NO_WORK, errors=(PathReplaced,))
 async def retire(services: Services) -> WorktreesRetired:
     """Give every worktree back, salvaged."""
     risks, folders = await services.work(lambda: give_back(services))

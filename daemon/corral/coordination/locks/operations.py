@@ -39,7 +39,7 @@ from corral.coordination.sessions.claims import refusals
 from corral.core.errors import Conflict, DaemonUnreachable, InvalidInput, LockHeld
 from corral.core.pages import MOST, answer, page
 from corral.core.payload import Payload
-from corral.core.routing import EVERYONE, PROJECT, Routes
+from corral.core.routing import EVERYONE, MACHINE, PROJECT, Routes
 from corral.store.rows.sessions import RenewedLock
 
 router = Routes("locks", "/locks", scope=PROJECT, callers=EVERYONE)
@@ -138,7 +138,7 @@ async def check(services: Services, body: Keys) -> list[Payload]:
     return await services.store.read_inline(lock_table.standing, keys, me, now)
 
 
-@router.post("/check-commit", changes=False, audited=True, answer=CommitChecked)
+@router.post("/check-commit", scope=MACHINE, changes=False, audited=True, answer=CommitChecked)
 async def check_commit(services: Services, body: Commit) -> Payload:
     """The files of a commit that other sessions hold in its checkout; ``enforcement``: as in the settings."""
     now, session_id = services.now(), body.session_id or person()

@@ -59,7 +59,7 @@ class Inbox(Acting):
     agent: str | None = Field(
         None,
         max_length=128,
-        description="Agent whose mail to show, without blind copies; for itself and a person (default: the caller).",
+        description="Agent whose mail to show, without blind copies; only itself and a person may ask (default: the caller).",
     )
     everyone: bool = Field(False, description="Show the mail of the whole project.")
     urgent_only: bool = Field(False, description="Only high and urgent messages.")

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -81,6 +82,8 @@ def _save(
         _tell_of_silent_changes(services, top)  # before what they replaced is dropped
         last = services.runtime.kept().get(top)
         if last is not None and state.items() <= last.signatures.items():
+            # An edit whose end was told only after the copy is in it too: what comes now is another change.
+            services.runtime.keep(top, replace(last, at=looks[top].started))
             saved[top] = last.copies
             continue
         try:

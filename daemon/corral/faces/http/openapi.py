@@ -95,7 +95,7 @@ def _described(one: Operation, shapes: _Shapes) -> dict[str, Any]:
         "summary": one.summary,
         "description": one.about,
         "operationId": f"{one.tag.removesuffix('s')}.{route.handler.__name__}",
-        "x-scope": one.scope.value,
+        "x-scope": route.scope.value,
         "x-changes": route.changes,
     }
     if parameters:

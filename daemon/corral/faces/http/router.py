@@ -106,7 +106,7 @@ class Operation:
     """
 
     def __init__(self, routes: Routes, route: Route) -> None:
-        self.tag, self.scope, self.route = routes.tag, routes.scope, route
+        self.tag, self.route = routes.tag, route
         self.pattern, self.path, self._converters = compile_path(f"{routes.path}{route.path}")
 
     @cached_property

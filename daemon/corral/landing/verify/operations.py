@@ -16,6 +16,7 @@ from corral.git import refs
 from corral.landing.verify import api
 from corral.landing.verify.dry_run import DryRun, Finding
 from corral.landing.verify.verification_context import VerificationContext
+from corral.work.worktrees.api import OF_A_WORKTREE
 
 router = Routes("verification", "/verification", scope=MACHINE, callers=EVERYONE)
 POLL_S = 0.2
@@ -23,7 +24,7 @@ _ONE = ("", "dry-run")
 """The key of the lock that lets one dry run in."""
 
 
-@router.post("/dry-run", answer=api.DryRun, callers=NO_WORK, errors=(Conflict,))
+@router.post("/dry-run", answer=api.DryRun, callers=NO_WORK, errors=OF_A_WORKTREE)
 async def dry_run(services: Services, request: Request, body: api.DryRunWanted) -> Payload:
     """Run the target's verification on its tip in a fresh worktree, and name the files that it lacks there."""
     lock = services.creation_locks.setdefault(_ONE, asyncio.Lock())

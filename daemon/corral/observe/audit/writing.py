@@ -136,8 +136,9 @@ class AuditWriter:
         """
         if self._fresh is not None and len(self._fresh) < (EXPORTED if only_whole else 1):
             return False
+        fresh, self._fresh = self._fresh, None  # whatever fails, the database has them
         try:
-            is_more = self._write_file()
+            is_more = self._write_file(fresh)
         except (OSError, FolderLinked) as error:
             self._failed(error, now)
             return False
@@ -146,11 +147,11 @@ class AuditWriter:
             log.info("audit_export_goes_on")
         return is_more
 
-    def _write_file(self) -> bool:
+    def _write_file(self, page: list[AuditRow] | None) -> bool:
         ends = self._db.read(audit_rows.ends)
         if ends is None:
             return False
-        file, page = self._file(), self._fresh
+        file = self._file()
         after = max(file.position(ends["last_seq"]), ends["removed_seq"])
         if page and page[0]["seq"] == after + 1:
             is_more = False

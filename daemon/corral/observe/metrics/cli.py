@@ -54,7 +54,10 @@ def metrics(request: Request) -> None:
     `GET /metrics` of the daemon gives the same to Prometheus.
     """
     if request["until_s"] >= request["since_s"]:
-        raise InvalidInput("--until is not after --since.", remedy="Both say how long ago, such as 7d and 1d.")
+        raise InvalidInput(
+            "The span ends before it begins: --until is not after --since.",
+            remedy="Both say how long ago, such as 7d and 1d.",
+        )
     figures = request.send()
     if printed(figures):
         return

@@ -68,6 +68,7 @@ def _old_events(before: str) -> ColumnElement[bool]:
     announced = func.coalesce(select(func.min(event_cursors.c.event_id)).scalar_subquery(), 0)
     return and_(
         its.at < before,
+        its.event_id < select(func.max(its.event_id)).scalar_subquery(),  # whose number would be given out again
         or_(its.event_id <= announced, ~_is_announced(its.kind)),
         ~exists(select(tasks.c.seq).where(tasks.c.task_id == its.task_id, _OPEN_TASK)),
         ~exists(select(merge_requests.c.seq).where(merge_requests.c.merge_id == its.merge_id, _OPEN_MERGE)),

@@ -29,9 +29,9 @@ from corral.work.merges.wire import needs_approval, outcome_of, waits_for_red_ta
 from corral.work.tasks.store import outcomes
 
 _RULE = re.compile(r" ?[_=-]{5,}")
+"""As test runners draw around a heading."""
 _ERROR = re.compile(r"^ *(\w*(?:Error|Exception): .+)$", re.MULTILINE)
 """The line of an output that names the error, as many languages print it."""
-"""As test runners draw around a heading."""
 
 if TYPE_CHECKING:
     from corral.coordination.services import Services

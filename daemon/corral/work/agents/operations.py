@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from corral.coordination.services import Services
-from corral.core.errors import ApiKeyUnavailable, Conflict, FolderLinked, LockHeld, RunnerUnavailable
+from corral.core.errors import ApiKeyUnavailable, ConfigInvalid, Conflict, FolderLinked, LockHeld, RunnerUnavailable
 from corral.core.instants import LONGEST_SPAN_S
 from corral.core.payload import Payload
 from corral.core.routing import EVERYONE, MACHINE, PERSON, PROJECT, Routes
@@ -39,6 +39,7 @@ from corral.work.workers.supervisor import Supervisor
 _Version = Annotated[Short, Field(description=A_VERSION)]
 router = Routes("agents", scope=PROJECT, callers=EVERYONE)
 of_runners = Routes("agents", "/runners", scope=MACHINE, callers=EVERYONE)
+of_definitions = Routes("agents", "/agents/{name}", scope=PROJECT, callers=EVERYONE, errors=(ConfigInvalid,))
 
 
 @router.get("/agents", answer=list[Agent])
@@ -55,67 +56,67 @@ async def show(services: Services, name: str) -> Payload:
     return await services.work(lambda: roster.shown(name, check))
 
 
-@router.get("/agents/{name}/versions")
+@of_definitions.get("/versions")
 async def versions(services: Services, name: str) -> list[AgentVersion]:
     """The versions of its definition, the newest first; ``current``: what its file says now."""
     return await services.work(lambda: definitions.listing(services, name))
 
 
-@router.get("/agents/{name}/versions/{version}")
+@of_definitions.get("/versions/{version}")
 async def version(services: Services, name: str, version: str) -> AgentVersionText:
     """One version with its text, by its number or the first characters of its hash."""
     return await services.work(lambda: definitions.show(services, name, version))
 
 
-@router.get("/agents/{name}/diff")
+@of_definitions.get("/diff")
 async def diff(services: Services, name: str, before: _Version, after: _Version) -> VersionDiff:
     """The difference between two versions, as a unified diff."""
     return await services.work(lambda: definitions.diff(services, name, before, after))
 
 
-@router.post("/agents/{name}/rollback", callers=PERSON, errors=(Conflict, LockHeld, FolderLinked))
+@of_definitions.post("/rollback", scope=MACHINE, callers=PERSON, errors=(Conflict, LockHeld, FolderLinked))
 async def rollback(services: Services, name: str, body: ChosenVersion) -> Deployed:
     """Write a version's text back into the project's file; ``changed`` is False if it says so already."""
     return await services.work(lambda: improvements.deploy(services, name, body.version))
 
 
-@router.post("/agents/{name}/pin", callers=PERSON, errors=(Conflict,))
+@of_definitions.post("/pin", callers=PERSON, errors=(Conflict,))
 async def pin(services: Services, name: str, body: ChosenVersion) -> Pinned:
     """Have all of its tasks work by a stored version, whatever its file says."""
     return await services.work(lambda: choices.pin(services, name, body.version))
 
 
-@router.delete("/agents/{name}/pin", callers=PERSON)
+@of_definitions.delete("/pin", callers=PERSON)
 async def unpin(services: Services, name: str) -> Unpinned:
     """Have its tasks work by its file again; ``was``: the version that it was pinned to."""
     return await services.work(lambda: choices.unpin(services, name))
 
 
-@router.get("/agents/{name}/rollout", answer=Rollout)
+@of_definitions.get("/rollout", answer=Rollout)
 async def rollout_status(services: Services, name: str) -> Payload:
     """Its newest rollout, and how both versions compare."""
     return await services.work(lambda: choices.status(services, name))
 
 
-@router.post("/agents/{name}/rollout", answer=StartedRollout, callers=PERSON, errors=(Conflict,))
+@of_definitions.post("/rollout", answer=StartedRollout, callers=PERSON, errors=(Conflict,))
 async def start_rollout(services: Services, name: str, body: NewRollout) -> Payload:
     """Have a share of its tasks work by another version, until that is found worse or a person ends it."""
     return await services.work(lambda: choices.start(services, name, body.version, body.share))
 
 
-@router.delete("/agents/{name}/rollout", answer=Rollout, callers=PERSON)
+@of_definitions.delete("/rollout", answer=Rollout, callers=PERSON)
 async def stop_rollout(services: Services, name: str) -> Payload:
     """End its rollout; one that has ended by itself is no longer shown under what needs a person."""
     return await services.work(lambda: choices.stop(services, name))
 
 
-@router.get("/agents/{name}/improvement", answer=Improvement)
+@of_definitions.get("/improvement", answer=Improvement)
 async def improvement(services: Services, name: str) -> Payload:
     """Its newest improvement, with the report once both versions were compared."""
     return await services.work(lambda: improvements.status(services, name))
 
 
-@router.post("/agents/{name}/improvement", answer=Improvement, errors=(Conflict, RunnerUnavailable, ApiKeyUnavailable))
+@of_definitions.post("/improvement", answer=Improvement, errors=(Conflict, RunnerUnavailable, ApiKeyUnavailable))
 async def improve(services: Services, name: str, body: NewImprovement) -> Payload:
     """Have a meta-agent propose a better version, and compare both; deployed only if `deploy_if_better` says so."""
 
@@ -128,7 +129,7 @@ async def improve(services: Services, name: str, body: NewImprovement) -> Payloa
     return await services.work(start)
 
 
-@router.post("/agents/{name}/improvement/resume", answer=Improvement, errors=(Conflict,))
+@of_definitions.post("/improvement/resume", answer=Improvement, errors=(Conflict,))
 async def resume_improvement(services: Services, name: str) -> Payload:
     """Go on with its newest improvement, whose tasks the API or the machine failed."""
     return await services.work(lambda: improvements.resume(services, name))

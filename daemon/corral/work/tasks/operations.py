@@ -26,7 +26,7 @@ from corral.core.errors import (
 )
 from corral.core.pages import MOST, Page, answer, page
 from corral.core.payload import Payload
-from corral.core.routing import EVERYONE, PROJECT, Routes
+from corral.core.routing import EVERYONE, MACHINE, PROJECT, Routes
 from corral.core.states import TaskStatus
 from corral.runners import stream
 from corral.store.rows.tasks import TaskRow
@@ -174,7 +174,7 @@ async def retry(services: Services, task_id: str) -> TaskState:
     return _state(row)
 
 
-@router.post("/{task_id}/attach", errors=OF_A_WORKTREE)
+@router.post("/{task_id}/attach", scope=MACHINE, errors=OF_A_WORKTREE)
 async def attach(services: Services, task_id: str) -> Conversation:
     """Make the last conversation of a task ready to be resumed."""
     trust.refuse(services.settings.untrusted(), trust.CLAUDE_COMMAND)
@@ -193,7 +193,7 @@ async def attach(services: Services, task_id: str) -> Conversation:
     )
 
 
-@router.get("/{task_id}/log")
+@router.get("/{task_id}/log", scope=MACHINE)
 async def log(
     services: Services,
     task_id: str,
@@ -229,7 +229,7 @@ async def log(
     return part
 
 
-@router.get("/{task_id}/follow", answer=Followed)
+@router.get("/{task_id}/follow", scope=MACHINE, answer=Followed)
 async def followed(
     services: Services,
     task_id: str,

@@ -60,7 +60,9 @@ class TaskSubmission(BaseModel):
     command: Body | None = Field(
         default=None, description="Shell command to run in the task's worktree.", examples=["echo hi > hello.txt"]
     )
-    prompt: Body | None = Field(default=None, description="Prompt for an agent.")
+    prompt: Body | None = Field(
+        default=None, description="Prompt for an agent (default for a named agent: the description, else the title)."
+    )
     agent: Short | None = Field(default=None, description="Agent to use: a team member or an agent definition.")
     agent_version: Short | None = Field(
         default=None, description="Version of its agent's definition: 1.2.0, or the begin of its hash."
@@ -103,7 +105,10 @@ class TaskSubmission(BaseModel):
     )
     timeout_s: float | None = Field(default=None, gt=0, allow_inf_nan=False, description="Time limit per attempt.")
     max_retries: int | None = Field(
-        default=None, ge=0, le=100, description="Number of retries (default: tasks.max_retries)."
+        default=None,
+        ge=0,
+        le=100,
+        description="Number of retries (default: tasks.max_retries, and none for a command's own exit code).",
     )
     limits: TaskLimits = Field(default_factory=TaskLimits, description="Limits of each attempt.")
     idempotency_key: Short | None = Field(
@@ -123,13 +128,17 @@ class TaskSubmission(BaseModel):
     metadata: dict[str, Any] | None = Field(default=None, description="Kept with it and shown: a JSON object.")
     template: Short | None = Field(
         default=None,
-        description="Template in .corral/templates that says what is done; `input_data` has the values of its parameters.",
+        description="Template in .corral/templates that says what is done; its parameters' values are in the input.",
     )
     parent_task_id: Short | None = Field(
         default=None, description="Task whose agent leads this one's; it ends with it."
     )
     agents: int | None = Field(
-        default=None, ge=1, le=50, strict=True, description="Number of agents that do it, each by itself."
+        default=None,
+        ge=1,
+        le=50,
+        strict=True,
+        description="Number of agents that do it, each by itself; a worker executes each.",
     )
     combine: Combine | None = Field(
         default=None,

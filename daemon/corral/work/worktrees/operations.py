@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from corral.coordination.services import Services
-from corral.core.errors import FolderLinked, PathReplaced, TargetGone, WorkAtRisk
+from corral.core.errors import FolderLinked, PathReplaced, TargetGone, Unsupported, WorkAtRisk
 from corral.core.pages import MOST, answer, following, page
 from corral.core.payload import Payload
 from corral.core.routing import EVERYONE, MACHINE, PERSON, Routes
@@ -63,7 +63,7 @@ async def pool(services: Services) -> Pool:
     return await services.work(services.of(Worktrees).pool)
 
 
-@router.get("/worktrees/place")
+@router.get("/worktrees/place", errors=(Unsupported,))
 async def place(services: Services) -> PlaceOfWorktrees:
     """Where new worktrees are made, why there, and what tools that search upward would find."""
     choice = await services.work(services.of(WorktreeContext).places.choose)

@@ -25,11 +25,32 @@ OF_THIS_MACHINE = (
 )
 
 
+OF_THE_MACHINE_ALL_THE_SAME = {
+    "POST /agents/{name}/rollback",
+    "POST /locks/check-commit",
+    "POST /merges/{merge_id}/open",
+    "GET /merges/{merge_id}/log",
+    "POST /tasks/{task_id}/attach",
+    "GET /tasks/{task_id}/follow",
+    "GET /tasks/{task_id}/log",
+}
+"""Operations that make or read a file of this machine, of nouns that are the project's."""
+
+
 def test_each_noun_belongs_to_the_project_or_to_this_machine() -> None:
-    scopes = {(one.path.removeprefix(PREFIX).strip("/") or one.tag, one.scope) for one in nouns.every()}
+    scopes = {
+        (one.path.removeprefix(PREFIX).strip("/").partition("/")[0] or one.tag, one.scope) for one in nouns.every()
+    }
     assert scopes == {(noun, PROJECT) for noun in OF_THE_PROJECT.split()} | {
         (noun, MACHINE) for noun in OF_THIS_MACHINE.split()
     }
+    others = {
+        f"{route.method} {one.path}{route.path}".replace(PREFIX, "")
+        for one in nouns.every()
+        for route in one.declared
+        if route.scope != one.scope
+    }
+    assert others == OF_THE_MACHINE_ALL_THE_SAME
 
 
 def test_what_does_not_say_to_what_it_belongs_is_refused() -> None:
