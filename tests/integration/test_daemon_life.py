@@ -21,6 +21,7 @@ import psutil
 import pytest
 
 from corral.client.connection import Client
+from corral.config import crashes
 from corral.config.paths import find_project, socket_path
 from tests.conftest import NEEDS_RIGHTS_DROPPED, WITHOUT_ROOTS_RIGHTS, commit, git
 from tests.integration.running import find_marked
@@ -100,6 +101,16 @@ def test_a_daemon_is_seen_and_stopped_while_a_branch_without_settings_is_checked
     assert house.json("daemon", "status")["pid"] == pid
     assert house.run("daemon", "stop").stdout.strip() == "stopped"
     assert house.run("daemon", "status", check=False).stdout == off
+
+
+def test_no_start_fails_while_a_branch_without_settings_is_checked_out(house: Coordinated) -> None:
+    house.run("daemon", "start")
+    house.kill_daemon()
+    (house.root / ".corral" / "config.yaml").rename(house.root / "config.yaml")
+    refused = house.run("task", "list", check=False)
+    assert refused.returncode != 0 and "branch has no .corral/config.yaml" in refused.stderr
+    (house.root / "config.yaml").rename(house.root / ".corral" / "config.yaml")
+    assert crashes.failed_lately(find_project(house.root)) is None, "nobody tried to start one"
 
 
 def test_a_stop_ends_a_daemon_that_is_only_starting(house: Coordinated) -> None:

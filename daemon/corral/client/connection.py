@@ -21,7 +21,7 @@ from corral import PROTOCOL
 from corral.client import wire
 from corral.config import account, crashes
 from corral.config.links import make_own_folder
-from corral.config.paths import Project, find_socket
+from corral.config.paths import Project, find_project, find_socket
 from corral.core.errors import Conflict, CorralError, DaemonUnreachable, InvalidInput, from_wire
 from corral.core.log_files import open_log
 from corral.core.volumes import is_full, no_room
@@ -247,9 +247,12 @@ class Client:
 
         Raises:
             DaemonUnreachable: It did not start; the message has its reason.
+            NotAProject: The branch that is checked out has no settings, with which one could start.
         """
         health = self.health()
         if health is None:
+            # On a branch without settings none starts: it is refused before there is a process, or a failure on record.
+            find_project(self.project.root)
             try:
                 with _showing_wait("starting the daemon"):
                     start_daemon(self.project, timeout_s)

@@ -202,7 +202,8 @@ def find_project(start: Path, *, initialised: bool = True) -> Project:
             raise NotAProject(
                 f"{project.root} is not coordinated by Corral while this branch is checked out.",
                 cause="The branch has no .corral/config.yaml.",
-                remedy="Check out a branch that has it, or run `corral init` on this one. `corral daemon stop` works here too.",
+                remedy="Check out a branch that has it, or run `corral init` on this one. A daemon that runs can be asked and "
+                "stopped here too.",
             )
         raise NotAProject(
             f"{project.root} is not coordinated by Corral yet.",
