@@ -26,6 +26,7 @@ def aged(house: Coordinated) -> str:
         for number in range(EVENTS):
             values = (OLD, "memory.stored", f'{{"n": {number}, "x": "{"x" * 500}"}}')
             raw.execute("INSERT INTO events (at, kind, data) VALUES (?, ?, ?)", values)
+        raw.execute("INSERT INTO events (at, kind, data) VALUES (?, 'task.resumed', '{}')", [OLD])  # the newest stays
         raw.execute("UPDATE event_cursors SET event_id = (SELECT max(event_id) FROM events)")
         raw.commit()
     ref = "refs/corral/salvage/lost/1"

@@ -171,7 +171,6 @@ worktrees = table(
     },
 )
 Index("ix_worktrees_stacked", worktrees.c.branch, **only(worktrees.c.stacked_on.is_not(None)))
-# PostgreSQL's condition is in the migration that creates them: naming it here would import that whole dialect.
 _LIVE = worktrees.c.state != "removed"
 Index("uq_worktrees_live_name", worktrees.c.name, unique=True, **only(_LIVE))
 Index("uq_worktrees_live_port", worktrees.c.port_base, unique=True, **only(_LIVE))

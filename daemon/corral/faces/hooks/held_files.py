@@ -97,6 +97,10 @@ def _save(
                 log.warning("held_files_left_out", checkout=top, paths=sorted(set(paths) - copies.files)[:20])
             saved[top] = copies
             services.runtime.keep(top, HeldCopies(copies, looks[top].started, state))
+            if last is not None and any(status.signature(Path(top), path) != how for path, how in state.items()):
+                services.runtime.need(
+                    last.copies.ref
+                )  # a file changed while it was copied: what was there may be in it alone
             if last is not None and last.copies.ref != copies.ref:
                 _drop(services, top, last.copies)
     return saved

@@ -98,7 +98,7 @@ class Prepared(Generic[R]):
         return int(run(conn, parameters).rowcount)
 
     def each_of(self, conn: Connection, parameters: Sequence[Mapping[str, Any]]) -> None:
-        """Run an insert that returns no rows once for each of these parameters, of which there is at least one."""
+        """Run a plain insert (nothing follows its values) once for each of these parameters, of which there is at least one."""
         if dialect_of(conn) is not Dialect.SQLITE:
             statement: Any = self.statement
             conn.execute(statement, list(parameters))
