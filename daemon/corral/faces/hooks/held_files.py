@@ -195,10 +195,15 @@ def _tell_of_silent_changes(services: Services, top: str) -> None:
         return
     living = {row["session_id"] for row in services.db.read(session_rows.live)}
     calls = (call for call in services.runtime.shell_calls() if call.ended is not None or call.actor in living)
-    if any(top in call.before and not call.is_told for call in calls):
-        return  # a command that runs may change them; its end tells
+    running = [call.before[top] for call in calls if top in call.before and not call.is_told]
     edited = services.runtime.edited_since(top, held.at)
-    news = [path for path, before in held.signatures.items() if status.signature(Path(top), path) != before]
+    news = [
+        path
+        for path, before in held.signatures.items()
+        if status.signature(Path(top), path) != before
+        # Else a command that runs may have changed it, and its end tells.
+        and all(look.started >= held.at and look.seen.files.get(path) != before for look in running)
+    ]
     looks = {path: status.signature(Path(top), path) for path in news}
     announced = [path for path in news if literal_key(path, fold=services.fold).match_key in edited]
     try:
