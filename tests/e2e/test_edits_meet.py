@@ -218,6 +218,7 @@ def test_the_briefing_reaches_the_model_and_is_short(pair: Pair) -> None:
     team, first, _other = pair
     names = [f"file-with-a-rather-long-name-{number}.txt" for number in range(12)]
     first.do(*(write(name, "x") for name in names), say="Rewrite everything")
+    team.until(lambda: first.row["status"] == "idle")  # its client tells of the end of a turn a moment later
     second = team.member()
     told = second.do()
     briefing = told[told.index("SessionStart hook additional context: ") :].split("\n\n")[0]
