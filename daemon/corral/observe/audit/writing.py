@@ -169,7 +169,7 @@ class AuditWriter:
         return self._lines[1]
 
     def _failed(self, error: OSError | FolderLinked, now: datetime) -> None:
-        self._again, self._fresh = now + AGAIN, None
+        self._again = now + AGAIN
         reason, remedy = reason_of(error, self._folder())
         if self._fault.show(
             f"The audit's file cannot be written; the database has all lines, and the file follows. {reason}",

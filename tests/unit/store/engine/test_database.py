@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -25,14 +24,6 @@ from corral.store.migrate import open_schema
 from corral.store.protocol import TooLong
 
 THEN = datetime(2026, 1, 1, tzinfo=UTC)
-
-
-@pytest.fixture
-def db(tmp_path: Path) -> Iterator[Database]:
-    open_schema(tmp_path / "corral.db")
-    database = Database(tmp_path / "corral.db")
-    yield database
-    database.close()
 
 
 def _insert(conn: Connection, kind: str = "k") -> None:
