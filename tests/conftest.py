@@ -20,11 +20,14 @@ from sqlalchemy import Connection, Engine, create_engine
 
 from corral.config.worktree_root import MARKER
 from corral.core.events import Event
+from corral.runners.protocol import Assignment
 from corral.store import events
 from corral.store.engine import search
 from corral.store.engine.database import Database
 from corral.store.migrate import open_schema
 from corral.store.table import metadata
+from tests.e2e.stage import Stage
+from tests.integration.running import kill
 from tests.support import postgres, programs, recorded
 from tests.support.coordinated import Coordinated
 from tests.support.files import put
@@ -348,6 +351,22 @@ def db(tmp_path: Path) -> Iterator[Database]:
     opened = Database(tmp_path / "corral.db")
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def stage() -> Iterator[Stage]:
+    """A scripted Messages API of this test's own."""
+    with Stage() as running:
+        yield running
+
+
+@pytest.fixture
+def assignments() -> Iterator[list[Assignment]]:
+    """What a test notes that it started; none of it outlives the test."""
+    started: list[Assignment] = []
+    yield started
+    for assignment in started:
+        kill(assignment.task_id)
 
 
 @pytest.fixture(scope="session")

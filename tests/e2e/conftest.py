@@ -17,13 +17,6 @@ from tests.e2e.team import Pair, Team, corral_command
 from tests.support.coordinated import Coordinated
 
 
-@pytest.fixture
-def stage() -> Iterator[Stage]:
-    """A scripted Messages API of this test's own."""
-    with Stage() as running:
-        yield running
-
-
 @pytest.fixture(scope="session")
 def claude() -> Path:
     """The client's executable."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from corral.runners.protocol import Assignment, Limits, Running, Usage
 from tests.conftest import git
 from tests.e2e.client import KEY
 from tests.e2e.stage import Stage, bash, script, text, tool
-from tests.integration.running import clock, find_marked, finish, kill, look, make_assignment, wait
+from tests.integration.running import clock, find_marked, finish, look, make_assignment, wait
 from tests.integration.test_runner_anthropic import events, odd_api, said
 from tests.support.files import put
 from tests.support.programs import requires
@@ -33,15 +33,6 @@ IDENTITY = {
     "GIT_COMMITTER_NAME": "Ada",
     "GIT_COMMITTER_EMAIL": "ada@example.test",
 }
-
-
-@pytest.fixture
-def assignments() -> Iterator[list[Assignment]]:
-    """What was started; none of it outlives the test."""
-    started: list[Assignment] = []
-    yield started
-    for assignment in started:
-        kill(assignment.task_id)
 
 
 @pytest.fixture

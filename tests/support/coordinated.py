@@ -19,8 +19,8 @@ from corral.core.errors import CorralError
 from corral.faces.cli.program.daemon import stop_and_wait
 from corral.faces.cli.project import trust as project_trust
 from tests.support import recorded
+from tests.support.forked import SOURCE
 
-SOURCE = Path(__file__).resolve().parents[2] / "daemon"
 DEADLINE_S = 45.0
 LONGEST_PAUSE_S = 0.2
 
