@@ -239,8 +239,8 @@ def _become(order: dict[str, Any], stdin: int, gate: int, failing: int) -> NoRet
     """In the worker's process: wait until it is in the record, then be the command."""
     try:
         os.setsid()
-        os.chdir(order["cwd"])
-        if os.read(gate, 2) == b"go":
+        if os.read(gate, 2) == b"go":  # before anything that can fail: who opens the gate would meet a closed one
+            os.chdir(order["cwd"])
             os.dup2(stdin, 0)
             os.dup2(2, 1)
             for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores, and an exec would not change
