@@ -1,13 +1,16 @@
-"""Tasks over the socket: submit, list, batch."""
+"""Tasks over the socket: submit, claim, complete, list, batch."""
 
 from __future__ import annotations
 
+import asyncio
+import json
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from uuid import uuid4
 
 from bench.idle import megabytes
-from bench.load import drive, http, line
+from bench.load import Link, drive, http, line
 from bench.measure import Measure, in_turns, p50, p95, spread
 from bench.operations import QUIET
 from bench.reference import reference
@@ -21,47 +24,56 @@ def _submissions(count: int) -> list[bytes]:
 
 CLIENTS = 10
 BESIDE_A_LOCK = 1.5
-"""How much a task's submission and its claim may take beside a lock."""
+"""How much the submission, the claim and the completion of a task may take, each beside a lock."""
+
+
+async def _take(socket: Path, turn: str, each: int) -> tuple[list[float], list[float]]:
+    """Sessions claim a task and complete it, again and again; the latencies of the claims, and of the completions, ms."""
+    loop = asyncio.get_running_loop()
+    claims, ends = list[float](), list[float]()
+
+    async def work(session: str) -> None:
+        link = (await loop.create_unix_connection(Link, str(socket)))[1]
+        await link.ask(http("POST", f"/sessions/{session}/heartbeat"))
+        for _ in range(each):
+            began = time.perf_counter()
+            await link.ask(http("POST", "/tasks/claim", {"session_id": session}))
+            claimed = time.perf_counter()
+            task_id = json.loads(link.body)["task_id"]
+            status = await link.ask(
+                http("POST", f"/tasks/{task_id}/complete", {"success": True, "session_id": session})
+            )
+            if status != 200:
+                raise RuntimeError(f"the completion was answered {status}")
+            claims.append((claimed - began) * 1000)
+            ends.append((time.perf_counter() - claimed) * 1000)
+        link.close()
+
+    await asyncio.gather(*(work(f"{turn}-{number}") for number in range(CLIENTS)))
+    return claims, ends
 
 
 def _beside_locks(socket: Path, requests: int, offer: Callable[[int], object]) -> Iterator[Measure]:
-    """Submissions and claims of ten clients, each beside as many locks, in turns; ``offer`` submits tasks for sessions."""
+    """Tasks and locks of ten clients, in turns; ``offer`` submits so many tasks that sessions can claim."""
     each = max(1, requests // CLIENTS)
 
-    def lock(session: str, path: str) -> bytes:
-        return http("POST", "/locks/acquire", {"session_id": session, "paths": [path]})
+    def lock(client: int, turn: int, number: int) -> bytes:
+        key = {"session_id": f"lock-{turn}-{client}", "paths": [f"{turn}/{client}/{number}"]}
+        return http("POST", "/locks/acquire", key)
 
-    def locks(turn: str) -> list[list[bytes]]:
-        return [
-            [lock(f"{turn}-{client}", f"{turn}/{client}/{number}") for number in range(each)]
-            for client in range(CLIENTS)
-        ]
-
-    def claims(turn: str) -> list[list[bytes]]:
+    taken: dict[str, list[float]] = {name: [] for name in ("lock", "submit", "claim by a session", "complete")}
+    for turn in range(3):
+        locks = [[lock(client, turn, number) for number in range(each)] for client in range(CLIENTS)]
+        submitted = drive(socket, [_submissions(each) for _ in range(CLIENTS)])
         offer(each * CLIENTS)
-        sessions = [[f"{turn}-{client}-{number // 3}" for number in range(each)] for client in range(CLIENTS)]
-        # They register before: a claim is measured, and no registration.
-        drive(socket, [[lock(session, session) for session in of_client[::3]] for of_client in sessions])
-        return [
-            [http("POST", "/tasks/claim", {"session_id": session}) for session in of_client] for of_client in sessions
-        ]
-
-    for what, plans in (
-        ("submit", lambda turn: [_submissions(each) for _ in range(CLIENTS)]),
-        ("claim by a session", claims),
-    ):
-        ours, floor = [], []
-        for turn in range(3):
-            floor.append(p50(drive(socket, locks(f"l{what[0]}{turn}")).latencies))
-            ours.append(p50(drive(socket, plans(f"c{turn}")).latencies))
-        yield Measure(
-            f"task {what}, {CLIENTS} clients: p50",
-            min(ours),
-            "ms",
-            min(floor),
-            ratio=BESIDE_A_LOCK,
-            note="floor: a lock",
-        )
+        claims, ends = asyncio.run(_take(socket, f"worker-{turn}", each))
+        times = drive(socket, locks).latencies, submitted.latencies, claims, ends
+        for medians, latencies in zip(taken.values(), times, strict=True):
+            medians.append(p50(latencies))
+    floor = min(taken.pop("lock"))
+    for what, medians in taken.items():
+        name = f"task {what}, {CLIENTS} clients: p50"
+        yield Measure(name, min(medians), "ms", floor, ratio=BESIDE_A_LOCK, note="floor: a lock")
 
 
 def measure(world: World) -> Iterator[Measure]:
