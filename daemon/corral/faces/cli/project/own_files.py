@@ -38,7 +38,7 @@ def write(project: Project, contents: dict[Path, bytes]) -> None:
             folder.mkdir(mode=0o755 if folder == project.home else 0o700, parents=True, exist_ok=True)
         for file, content in contents.items():
             file.parent.mkdir(parents=True, exist_ok=True)
-            before[file] = file.read_bytes() if file.exists() else None
+            before[file] = content_of(file)
             replace_file(file, content)
     except OSError as error:
         for file, content_before in before.items():
@@ -51,6 +51,11 @@ def write(project: Project, contents: dict[Path, bytes]) -> None:
             cause=str(error.strerror),
             remedy="Make it writable, or free space, and run `corral init` again; nothing was changed.",
         ) from error
+
+
+def content_of(file: Path) -> bytes | None:
+    """The content of a file; None if there is none."""
+    return file.read_bytes() if file.exists() else None
 
 
 def replace_file(file: Path, content: bytes) -> None:
