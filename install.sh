@@ -146,7 +146,7 @@ install_for_user() {
     say "Installing into $data (a minute or two) ..."
     install_into "$data/venv" --upgrade "$here"
     mkdir -p "$bin"
-    if [ -e "$bin/corral" ] && [ "$(readlink "$bin/corral" 2>/dev/null)" != "$data/venv/bin/corral" ]; then
+    if { [ -e "$bin/corral" ] || [ -L "$bin/corral" ]; } && [ "$(readlink "$bin/corral" 2>/dev/null)" != "$data/venv/bin/corral" ]; then
         die "$bin/corral exists and is not this installer's." "Move it away, then run this again."
     fi
     ln -sf "$data/venv/bin/corral" "$bin/corral"
@@ -173,6 +173,9 @@ venv = sys.argv[1]
 state = pathlib.Path(os.environ.get("XDG_STATE_HOME") or pathlib.Path.home() / ".local" / "state")
 for record in (state / "corral" / "services").glob("*.json"):
     unit = json.loads(record.read_text())
+    file = pathlib.Path(unit["file"])
+    if file.is_file() and f"{venv}/bin/" not in file.read_text(errors="replace"):
+        continue  # it runs another installation
     print(f"Stopping the daemon of {unit['root']} (its .corral folder stays), and taking back its unit ...", flush=True)
     done = subprocess.run([f"{venv}/bin/corral", "-C", unit["root"], "daemon", "uninstall"], stdout=subprocess.DEVNULL)
     if done.returncode != 0:

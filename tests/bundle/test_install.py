@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -194,6 +195,9 @@ def test_install_a_repository_twice_and_take_everything_back(
         install_unit = [str(command), "-C", str(repo), "daemon", "install", "--yes"]
         subprocess.run(install_unit, env=env, check=True, capture_output=True, timeout=60)
         assert [*(home / ".config" / "systemd" / "user").iterdir()]
+        unit = put(home / ".config/systemd/user/corral-other.service", 'ExecStart="/opt/corral/bin/python"\n')
+        known = {"root": "/elsewhere", "name": "corral-other", "file": str(unit)}
+        other = [unit, put(home / ".local/state/corral/services/other.json", json.dumps(known))]
         others = home / ".local" / "share" / "man" / "man1" / "corral-reef.1"
         others.write_text('.TH "CORRAL-REEF" "1"\n')
         done = install("--uninstall")
@@ -202,6 +206,9 @@ def test_install_a_repository_twice_and_take_everything_back(
     assert done.returncode == 0, done.stderr
     assert [*others.parent.iterdir()] == [others], "the page of another program stays, ours are gone"
     others.unlink()
+    assert "/elsewhere" not in done.stdout and [*unit.parent.iterdir()] == [unit], "another installation's unit stays"
+    for file in other:
+        file.unlink()
     assert f"Stopping the daemon of {repo}" in done.stdout
     assert not daemons_of(repo)
     assert install("--uninstall").returncode == 0
@@ -255,6 +262,9 @@ def test_without_claude_it_says_so_and_what_is_not_ours_stays(install: Install, 
     assert f"{theirs} exists and is not this installer's" in done.stderr
     assert install("--uninstall").returncode == 0
     assert theirs.read_text() == "somebody's\n"
+    theirs.unlink()
+    theirs.symlink_to(tmp_path / "on a volume that is not mounted")
+    assert install().returncode == 1 and theirs.is_symlink() and not theirs.exists()
     theirs.unlink()
     done = install()
     assert done.returncode == 0, done.stderr

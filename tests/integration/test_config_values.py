@@ -113,6 +113,12 @@ def test_an_edit_replaces_the_file_only_if_it_is_valid(house: Coordinated, tmp_p
     for wrong in editors:
         assert house.run("config", "edit", check=False, TMPDIR=str(tmp_path), **wrong).returncode == 2
     assert list(tmp_path.glob("corral-*.yaml")) == [], "what nobody changed is not kept"
+    script.write_text(f'#!/bin/sh\necho "# mine" >> "$1"; echo "# theirs" >> {file}\n')
+    done = house.run("config", "edit", check=False, **editor)
+    copy = Path(done.stderr.partition("Your text is in ")[2].partition("\n")[0].rstrip("."))
+    assert done.returncode == 4 and copy.read_text().endswith("# mine\n")
+    assert file.read_text().endswith("# theirs\n") and "# mine" not in file.read_text()
+    copy.unlink()
     script.write_text('#!/bin/sh\necho "# mine" >> "$1"; exit 1\n')
     done = house.run("config", "edit", check=False, **editor)
     copy = Path(done.stderr.partition("Your text is in ")[2].partition("\n")[0].rstrip("."))

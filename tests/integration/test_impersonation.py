@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -10,12 +11,16 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+import psutil
 import pytest
 
 from corral.coordination.sessions.actor import person
+from tests.integration.hooking import COMMAND
 from tests.integration.mcp.client import DAEMON
 from tests.integration.mcp.test_identities import Plain, listening
+from tests.integration.running import ON_LINUX
 from tests.support.coordinated import Coordinated, eventually
+from tests.support.programs import requires
 
 ASK = """
 import json, os, sys, time
@@ -210,3 +215,24 @@ def test_a_program_with_the_daemons_token_is_itself_and_no_person(coordinate: Ca
         lambda: [row for row in house.ask("GET", "/audit?limit=1000") if row["action"] == "lock.release"]
     )
     assert {row["session_id"] for row in lines} == {who}, "what was refused, too"
+
+
+@ON_LINUX
+@requires("unshare")
+def test_the_client_in_a_sandbox_is_known_by_its_process_here(house: Coordinated) -> None:
+    """There it has an id of its own, which is that of another process here, or of none."""
+    event = json.dumps({"session_id": "boxed", "cwd": str(house.root), "source": "startup"})
+    hook = f"{shlex.join(COMMAND)} SessionStart <<'EOF'\n{event}\nEOF\n"
+    box = ["unshare", "--pid", "--fork", "--kill-child", *(["--map-current-user"] if os.geteuid() else [])]
+    client = f"export CLAUDE_PID=$$ CLAUDE_CODE_ENTRYPOINT=cli\n{hook}exec sleep 600"
+    with subprocess.Popen(
+        [*box, "sh", "-c", 'sh -c "$0"; exit', client], cwd=house.root, stdout=subprocess.DEVNULL
+    ) as process:
+        try:
+            eventually(lambda: [row for row in house.json("session", "list") if row["session_id"] == "boxed"])
+            (row,) = [row for row in house.json("session", "list") if row["session_id"] == "boxed"]
+            (inside,) = psutil.Process(process.pid).children()[0].children()
+            assert row["pid"] == inside.pid
+        finally:
+            process.kill()
+    eventually(lambda: [row for row in house.json("session", "list") if row["status"] == "disconnected"])

@@ -176,6 +176,9 @@ def test_init_again_with_other_answers_asks_and_keeps_the_comments(house: Coordi
     assert "Google" not in refused.written, "no question about an agent that nobody asked for"
     assert refused.code == 1 and file.read_text() == kept and "Change these settings? [y/N]" in refused.written
     assert '    -  target: "main"' in refused.lines and "Aborted" not in refused.written
+    late = on_terminal([*init, *flags], cwd=house.root, typed="y\n", asked=lambda: file.write_text(f"{kept}# late\n"))
+    assert late.code == 4 and "was changed while you were asked" in late.written
+    assert file.read_text() == f"{kept}# late\n"
     agreed = on_terminal([*init, *flags], cwd=house.root, typed="y\n")
     assert agreed.code == 0, agreed.written
     assert (

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.conftest import git, worktrees_of
+from tests.conftest import commit, git, worktrees_of
 from tests.integration.hooking import fire, logged
 from tests.support.coordinated import Coordinated, eventually
 
@@ -101,20 +101,30 @@ def test_a_copy_of_a_repository_at_work_begins_with_an_empty_queue_and_touches_n
         assert len((tmp_path / runs).read_text().split()) == 1, "each task ran once"
 
 
-def test_a_landing_in_a_copy_goes_by_no_checkout_of_the_original(
+def test_a_copy_lands_and_goes_without_touching_a_checkout_of_the_original(
     house: Coordinated, at: Callable[[Path], Coordinated], tmp_path: Path
 ) -> None:
     first = house.submit("first", "echo first > first.txt")
     house.run("wait", first, "--timeout", "60")  # the original has a verification worktree
     git(house.root, "checkout", "-q", "-b", "elsewhere")
-    git(house.root, "worktree", "add", "-q", str(tmp_path / "linked"), "main")
-    tip = git(house.root, "rev-parse", "main")
-    before = pointers(house.root)
+    linked = tmp_path / "linked"
+    git(house.root, "worktree", "add", "-q", str(linked), "main")
+    (linked / ".claude").mkdir()
+    settings = Path(shutil.copy(house.root / ".claude/settings.local.json", linked / ".claude")).read_bytes()
+    hook = Path(house.json("guard", "install")["hook"])
     copy = at(copied(house.root, tmp_path / "copy"))
+    old = git(linked, "rev-parse", "main")
+    tip = commit(linked, {"landed.txt": "it was being landed when the copy was made\n"})
+    git(copy.root, "fetch", "-q", str(house.root), tip)
+    (copy.root / ".git/worktrees/linked/corral.landing").write_text(f"{old}\0{tip}")
+    before, guard = pointers(house.root), hook.read_bytes()
     copy.carry_out("own", "echo own > own.txt")
     assert git(copy.root, "show", "main:own.txt") == "own"
     assert git(house.root, "rev-parse", "main") == tip and pointers(house.root) == before
-    assert git(tmp_path / "linked", "status", "--porcelain") == ""
+    assert git(linked, "status", "--porcelain") == ""
+    copy.run("uninstall", "--yes")
+    assert hook.read_bytes() == guard and not (copy.root / ".git/hooks/pre-commit").exists()
+    assert (linked / ".claude/settings.local.json").read_bytes() == settings
 
 
 @pytest.mark.req("X2")

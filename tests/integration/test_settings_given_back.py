@@ -58,14 +58,25 @@ def test_settings_edited_in_between_lose_only_what_is_ours(repo: Path) -> None:
     edited = json.loads(settings_of(repo).read_text())
     edited["permissions"]["allow"].append("Bash(make:*)")
     edited["hooks"]["WorktreeCreate"].append({"hooks": [{"type": "command", "command": "echo theirs"}]})
+    beside = {"type": "command", "command": "echo beside ours"}
+    edited["hooks"]["WorktreeRemove"][0]["hooks"].append(beside)
     settings_of(repo).write_text(json.dumps(edited, indent=4))
+    local = settings_of(repo).with_name("settings.local.json")
+    own = json.loads(local.read_text())
+    (guard,) = own["hooks"]["PreToolUse"]
+    guard["hooks"].append(beside)
+    local.write_text(json.dumps(own))
+    house.run("init", "--yes")
+    assert sum(beside in group["hooks"] for group in json.loads(local.read_text())["hooks"]["PreToolUse"]) == 1
     house.run("uninstall", "--yes")
+    assert json.loads(local.read_text())["hooks"] == {"PreToolUse": [{**guard, "hooks": [beside]}]}
     left = json.loads(settings_of(repo).read_text())
     assert MARK not in settings_of(repo).read_text()
     assert left["permissions"]["allow"] == ["Bash(ls:*)", "Bash(make:*)"]
     assert left["hooks"] == {
         "PreToolUse": [OWN_HOOK],
         "WorktreeCreate": [{"hooks": [{"type": "command", "command": "echo theirs"}]}],
+        "WorktreeRemove": [{"hooks": [beside]}],
     }
 
 

@@ -102,6 +102,13 @@ def test_a_worktrees_root_outside_is_emptied_and_nothing_else_of_it(
     house.carry_out("hello", "echo hello > hello.txt")
     house.run("worktree", "create", "there")
     assert (outside / "there" / "README.md").is_file()
+    own = house.root / ".corral/worktrees/own"
+    git(house.root, "worktree", "add", "-q", "-b", "own", str(own))
+    put(own / "half.txt", "half")
+    put(house.root / ".corral/state/notes.md", "mine")
     house.run("uninstall", "--yes")
     assert [item.name for item in outside.iterdir()] == ["mine.txt"]
-    assert len(git(house.root, "worktree", "list").splitlines()) == 1
+    assert (own / "half.txt").read_text() == "half", "in Corral's folder, but no worktree of Corral's"
+    assert len(git(house.root, "worktree", "list").splitlines()) == 2
+    assert (house.root / ".corral/state/notes.md").is_file()
+    assert house.run("uninstall", "--yes", check=False).returncode == 3

@@ -5,10 +5,12 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
+import re
 import struct
 import subprocess
 import sys
 import termios
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,12 +30,20 @@ class Screen(NamedTuple):
 
 
 def on_terminal(
-    argv: list[str], *, cwd: Path, columns: int = 80, stdout: bool = True, typed: str = "", **env: str
+    argv: list[str],
+    *,
+    cwd: Path,
+    columns: int = 80,
+    stdout: bool = True,
+    typed: str = "",
+    asked: Callable[[], object] | None = None,
+    **env: str,
 ) -> Screen:
     """Run ``python ARGV`` with its stderr, and its stdout unless that is a pipe, on a terminal.
 
     Args:
         typed: Keys that are pressed in advance; without any its standard input is empty and no terminal.
+        asked: Called when the command has asked; only then they are pressed.
     """
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
@@ -47,7 +57,8 @@ def on_terminal(
         stderr=theirs,
     )
     os.close(theirs)
-    os.write(ours, typed.encode())
+    if asked is None:
+        os.write(ours, typed.encode())
     written = b""
     while True:
         try:
@@ -57,6 +68,10 @@ def on_terminal(
         if not part:
             break
         written += part
+        if asked is not None and re.search(rb"\[(Y/n|y/N)\]", written):
+            asked()
+            asked = None
+            os.write(ours, typed.encode())
     os.close(ours)
     rest = process.communicate(timeout=60)[0] or b""
     return Screen(written.decode("utf-8", "replace"), rest.decode(), process.returncode)

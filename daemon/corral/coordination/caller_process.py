@@ -7,6 +7,7 @@ import socket
 from contextlib import suppress
 from functools import cached_property
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psutil
@@ -78,6 +79,23 @@ class Peer:
     def lineage(self) -> tuple[int, ...]:
         """The ids of the process and of those above it, the nearest first; empty where they are unknown."""
         return tuple(upwards(self.pid)) if self.pid else ()
+
+    def here(self, named: int | None) -> int | None:
+        """The id that a process has for this daemon which the peer names; None if it is unknown.
+
+        In a container or a sandbox processes have ids of their own, and each of them is another process's here.
+        """
+        if named is None or not self._is_elsewhere:
+            return named
+        return next((pid for pid in self.lineage if _innermost(pid) == named), None)
+
+    @cached_property
+    def _is_elsewhere(self) -> bool:
+        """Whether the peer is in another namespace of process ids; the kernel tells none of a process outside of this one's."""
+        try:
+            return self.pid == 0 or os.readlink(f"/proc/{self.pid}/ns/pid") != os.readlink("/proc/self/ns/pid")  # noqa: PTH115
+        except OSError:  # the system has no such namespaces, or the peer has ended
+            return False
 
     def look(self, project: Project, project_id: str) -> CallerProcess:
         """Read the tag of the process, and the environments of all of them."""
@@ -165,6 +183,15 @@ def _look(lineage: tuple[int, ...], project: Project, project_id: str) -> Caller
     if mark := of_a_session(own):
         return CallerProcess(Caller.SESSION, f"an agent session ({mark} is set)", sessions_of(own), lineage)
     return _PERSON._replace(lineage=lineage)
+
+
+def _innermost(pid: int) -> int | None:
+    """The id of a process in its own namespace."""
+    with suppress(OSError, ValueError):
+        for line in Path(f"/proc/{pid}/status").read_text(errors="replace").splitlines():
+            if line.startswith("NSpid:"):
+                return int(line.split()[-1])
+    return None
 
 
 def _environment(pid: int) -> dict[str, str]:

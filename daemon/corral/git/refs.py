@@ -113,6 +113,14 @@ def read(git: Git, ref: str) -> str | None:
     return result.text.strip() if result.ok else None
 
 
+def followed(git: Git, ref: str) -> str:
+    """The full ref that a symbolic one stands for, such as an old name of a branch; any other itself."""
+    if git.stored(full_ref(ref)) is not None:
+        return ref
+    result = git.run("symbolic-ref", "-q", ref)
+    return result.text.strip() if result.ok else ref
+
+
 def exists(git: Git, sha: str) -> bool:
     """Whether git still has a commit."""
     return git.run("cat-file", "-e", f"{oid(sha)}^{{commit}}").ok

@@ -51,6 +51,14 @@ def test_through_the_main_checkout(repo: Path, new: str) -> None:
 
 
 @pytest.mark.req("G7")
+def test_another_name_of_a_branch_lands_through_its_checkout(repo: Path, new: str) -> None:
+    git(repo, "symbolic-ref", "refs/heads/master", MAIN)
+    assert land(repo, new, target="refs/heads/master") == Landed(new)
+    assert git(repo, "rev-parse", MAIN) == new and git(repo, "status", "--porcelain") == ""
+    assert git(repo, "symbolic-ref", "refs/heads/master") == MAIN
+
+
+@pytest.mark.req("G7")
 def test_through_a_linked_checkout(repo: Path, new: str, tmp_path: Path) -> None:
     git(repo, "checkout", "-q", "--detach")
     linked = tmp_path / "li nk"

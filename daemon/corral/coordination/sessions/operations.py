@@ -45,7 +45,7 @@ from corral.core.instants import iso
 from corral.core.pages import MOST, Page, answer, page
 from corral.core.payload import Payload, shaped
 from corral.core.redaction import redact
-from corral.core.routing import EVERYONE, MACHINE, Routes
+from corral.core.routing import EVERYONE, MACHINE, PEER, Routes
 from corral.core.states import ShownStatus
 from corral.store.rows.sessions import NameRow, SessionRow
 
@@ -97,7 +97,10 @@ async def register(services: Services, request: Request, body: Registration) -> 
     """Register a session, or update the one with that id. Over TCP a new one gets a ``registration_token``."""
     now, over_tcp = services.now(), caller_process.is_tcp(request.scope)
     token = tokens.make_token() if body.session_id is None and over_tcp else ""
-    client_pid = None if over_tcp else body.client_pid  # nothing shows there whose process it is
+    peer = request.scope.get(PEER)
+    client_pid = (
+        peer.here(body.client_pid) if peer is not None and not over_tcp else None
+    )  # else nothing shows whose it is
     who = await claims.require_speaker(services, request.scope, body.session_id)
     newcomer = Arrival(
         session_id=body.session_id or tokens.session_of(token) or new_id(),

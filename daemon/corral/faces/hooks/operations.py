@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 from functools import partial
+from typing import Any
 
 from sqlalchemy import Connection
 from starlette.requests import Request
@@ -23,7 +24,7 @@ from corral.coordination.sessions.store import sessions as session_rows
 from corral.core.errors import DaemonUnreachable, LimitReached
 from corral.core.instants import iso
 from corral.core.payload import Payload
-from corral.core.routing import EVERYONE, MACHINE, Routes
+from corral.core.routing import EVERYONE, MACHINE, PEER, Routes
 from corral.faces.hooks import events as hooks
 from corral.faces.hooks import payloads as hook_events
 from corral.faces.hooks.api import Bridge, Brought, HookAnswer, HookPayload, Offered, StopPayload, Woken
@@ -40,10 +41,21 @@ router = Routes("hooks", scope=MACHINE, callers=EVERYONE)
 async def hook(services: Services, request: Request, event: str, payload: HookPayload) -> Payload:
     """One event of a Claude Code session; the answer is what the hook prints."""
     began = time.perf_counter()
+    payload = _of_here(request, payload)
     await _check(services, request, hook_events.read(event, payload, services.now()))
     answer = await hooks.answer(services, event, payload)
     services.of(Latencies).count(time.perf_counter() - began)
     return answer
+
+
+def _of_here(request: Request, payload: dict[str, Any]) -> dict[str, Any]:
+    """The payload, with the id that its client has here."""
+    peer, origin = request.scope.get(PEER), payload.get("_hook")
+    if peer is None or not isinstance(origin, Mapping):
+        return payload
+    named = origin.get("pid")
+    pid = peer.here(named)
+    return payload if pid == named else {**payload, "_hook": {**origin, "pid": pid}}
 
 
 async def _check(services: Services, request: Request, event: HookEvent) -> None:
@@ -58,7 +70,7 @@ async def wait(services: Services, request: Request, payload: StopPayload) -> Wo
 
     ``{}``: another one waits in its place; 503: the daemon stops.
     """
-    event = hook_events.read("Stop", payload, services.now())
+    event = hook_events.read("Stop", _of_here(request, payload), services.now())
     await _check(services, request, event)
     if event.client_pid is None or services.mods.is_there(event.session_id):
         return {}
@@ -88,7 +100,7 @@ async def wait_for_mail(services: Services, request: Request, payload: StopPaylo
     The mail stays unread until the mod says that it was told. ``{}``: another one waits in its place, or, with ``leaves``, none
     waits any more; 503: the daemon stops.
     """
-    event = hook_events.read("Mail", payload, services.now())
+    event = hook_events.read("Mail", _of_here(request, payload), services.now())
     await _check(services, request, event)
     services.mods.spoke(event.session_id)
     if payload.get("leaves") is True:

@@ -78,7 +78,7 @@ def holding(repo: Git, ref: str, listed: Sequence[Entry] | None = None) -> list[
     holders = [
         entry
         for entry in (entries(repo) if listed is None else listed)
-        if entry.branch == ref and not _is_foreign(repo, entry)
+        if entry.branch == ref and not is_foreign(repo, entry.path)
     ]
     main = Git(repo.common_dir, repo.common_dir.parent)
     # A `core.bare` set by accident hides the user's checkout from git, but not from this function.
@@ -88,10 +88,10 @@ def holding(repo: Git, ref: str, listed: Sequence[Entry] | None = None) -> list[
     return holders
 
 
-def _is_foreign(repo: Git, entry: Entry) -> bool:
-    """Whether the folder is a worktree of another repository, as after copying a git directory."""
-    whole = entry.path / ".git"
-    named = whole if whole.is_dir() else named_entry(entry.path)
+def is_foreign(repo: Git, folder: Path) -> bool:
+    """Whether a listed folder is a worktree of another repository, as after copying a git directory."""
+    whole = folder / ".git"
+    named = whole if whole.is_dir() else named_entry(folder)
     if named is None or not (named / "HEAD").is_file():
         return False
     return repo.common_dir.resolve() not in (named.resolve(), named.parent.parent.resolve())
@@ -127,9 +127,10 @@ def folder_of(admin: Path) -> Path:
 
 
 def work_tree_of(repo: Git, admin: Path) -> Path | None:
-    """The top of the checkout of a git directory from :func:`admin_dirs`; None: it has none."""
+    """The top of the checkout of a git directory from :func:`admin_dirs`; None: it has none, or another repository's is there."""
     if admin != repo.common_dir:
-        return folder_of(admin)
+        folder = folder_of(admin)
+        return None if is_foreign(repo, folder) else folder
     named = repo.run("config", "--get", "core.worktree").text.rstrip("\n")
     if named:
         return Path(os.path.normpath(admin / named))

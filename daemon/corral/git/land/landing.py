@@ -73,6 +73,7 @@ def land(
         GitFailed: It could not be tried, or the remains of a killed landing in the target's checkout cannot be undone.
         OSError: The same.
     """
+    target_ref = refs.followed(repo, target_ref)  # that branch would move, and so would the checkout that has it
     for checkout, error in forward.recover(repo):
         if checkout.branch() == target_ref:
             raise error

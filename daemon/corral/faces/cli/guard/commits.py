@@ -166,10 +166,26 @@ def take_out_everywhere(project: Project, *more: Path) -> list[str]:
     Raises:
         Conflict: One was changed since, so that it cannot be restored.
     """
-    files = sorted({*_recorded_hooks(project), *map(str, more)})
+    configured = hook.hook_file(Git(project.common_dir, None if project.bare else project.root))
+    here = [configured] if _repository_of(configured) == project.common_dir else []
+    # The record of a copied repository names the hooks of the original.
+    recorded = [
+        file
+        for file in map(Path, _recorded_hooks(project))
+        if file == configured or _repository_of(file) in (None, project.common_dir)
+    ]
+    files = sorted({str(file) for file in (*recorded, *here, *more)})
     gone = [file for file in files if hook.take_out(Path(file))]
     give_back(project.common_dir / RECORD, None)
     return gone
+
+
+def _repository_of(file: Path) -> Path | None:
+    """The git common directory of the repository that a file is in; None: it is in none, so several may share it."""
+    try:
+        return find_project(file.parent, initialised=False).common_dir
+    except CorralError:
+        return None
 
 
 def _checkout() -> Git:

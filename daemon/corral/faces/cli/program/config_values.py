@@ -18,7 +18,7 @@ from corral.config.document import DocumentError
 from corral.config.load import COMMITTED_FILE, Layer, Loaded, interpret
 from corral.config.model import Setting, all_settings
 from corral.config.paths import Project
-from corral.core.errors import NOT_IN_THIS_VERSION, ConfigInvalid, CorralError, InvalidInput, NotFound
+from corral.core.errors import NOT_IN_THIS_VERSION, ConfigInvalid, Conflict, CorralError, InvalidInput, NotFound
 from corral.core.visible import one_line, visible
 from corral.faces.cli.parsing import Option
 from corral.faces.cli.program.settings_file import (
@@ -226,6 +226,12 @@ def edit(place: Annotated[Place, Option("--file", help=f"{PLACE_HELP}.")] = Plac
             if not confirm("Edit it again?", default=True):
                 raise _not_kept(error, copy) from error
     if after != before:
+        if content_of(where, place) != before:
+            raise Conflict(
+                f"{file} was not written: it was changed while you edited it.",
+                cause="Your text does not have that change, and would undo it.",
+                remedy=f"Your text is in {copy}.",
+            )
         write(file, after)
     copy.unlink()
     report(

@@ -209,7 +209,7 @@ def _groups(file: Path, hooks: dict[str, Any], event: str) -> list[Any]:
 def _set_group(file: Path, hooks: dict[str, Any], group: dict[str, Any], *, wanted: bool) -> bool:
     """Add or remove a PreToolUse hook of ours; returns whether that changed the settings."""
     groups = _groups(file, hooks, "PreToolUse")
-    others = [other for other in groups if not any(MARK in text for text in _commands([other]))]
+    others = _without_ours(groups)
     planned = [*others, group] if wanted else others
     if planned == groups:
         return False
@@ -261,7 +261,7 @@ def undo(file: Path, recorded: dict[str, Any] | None) -> bytes | None:
         if not isinstance(groups, list) or not any(MARK in text for text in _commands(groups)):
             continue
         has_ours = True
-        hooks[event] = [group for group in groups if not any(MARK in text for text in _commands([group]))]
+        hooks[event] = _without_ours(groups)
         if not hooks[event]:
             del hooks[event]
     if not has_ours:
@@ -279,6 +279,21 @@ def _commands(groups: list[Any]) -> list[str]:
         for hook in group.get("hooks", [])
         if isinstance(hook, dict)
     ]
+
+
+def _without_ours(groups: list[Any]) -> list[Any]:
+    """The groups without our hooks: one that somebody has added a hook to keeps that one."""
+    remaining = []
+    for group in groups:
+        if any(MARK in text for text in _commands([group])):
+            theirs = [
+                hook for hook in group["hooks"] if not any(MARK in text for text in _commands([{"hooks": [hook]}]))
+            ]
+            if not theirs:
+                continue
+            group = {**group, "hooks": theirs}
+        remaining.append(group)
+    return remaining
 
 
 def _parse(file: Path, content: bytes | None) -> dict[str, Any]:

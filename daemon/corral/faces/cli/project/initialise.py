@@ -119,10 +119,20 @@ def init(
             project_trust.show(brought)
     if brought:
         refuse_agents("Approving commands", "corral init")
+    seen = {
+        **{file: own_files.content_of(file) for file in files},
+        **{file: edit.before for file, edit in edits.items()},
+    }
     question = "Change these settings?" if changes else "Write these files?"
     is_change = files or brought or any(edit.changes for edit in edits.values())
     if not yes and is_change and not confirm(question, default=not changes):
         raise Exit(1)
+    if file := next((file for file, before in seen.items() if own_files.content_of(file) != before), None):
+        raise Conflict(
+            f"{file} was changed while you were asked.",
+            cause="What was shown to you does not have that change, and would undo it.",
+            remedy="Run `corral init` again; nothing was written.",
+        )
     excluded = _excluded(project, edits.get(_local(settings))) if settings is not None else {}
     own_files.write(project, {**excluded, **_contents(project, files, edits, copies, lock, allow=allow)})
     _approve(project, brought, {os.path.relpath(file, project.root) for file in files})

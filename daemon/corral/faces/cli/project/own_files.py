@@ -19,10 +19,12 @@ from corral.work.templates.project.lock import Lock, change_of
 
 _OWN_FILES = (".gitignore", "metadata.json", "template.lock")
 _OWN_BEGINNINGS = ("corral.db", "template-change", "template-backups")
-_FORMER_FOLDERS = ("verify", "worktrees")
-"""Where worktrees stood in earlier versions."""
+_EXPORTS = ("analytics", "evidence")
+_EXPORT_BEGINNINGS = ("supervisor_leases.jsonl", ".roadmap-")
+"""What Corral writes into ``state/``, where a person may have other files."""
 _PARTIAL = ".corral-new"
-_SETTINGS = ("config.yaml", "teams.yaml", "local.yaml", "state/roadmap.yaml")
+_ROADMAP = "state/roadmap.yaml"
+_SETTINGS = ("config.yaml", "teams.yaml", "local.yaml", _ROADMAP)
 _TEMPLATES = "templates"
 _STAY = (_TEMPLATES, "template.lock", "teams.yaml", "local.yaml")
 
@@ -36,7 +38,7 @@ def write(project: Project, contents: dict[Path, bytes]) -> None:
             folder.mkdir(mode=0o755 if folder == project.home else 0o700, parents=True, exist_ok=True)
         for file, content in contents.items():
             file.parent.mkdir(parents=True, exist_ok=True)
-            before[file] = file.read_bytes() if file.exists() else None
+            before[file] = content_of(file)
             replace_file(file, content)
     except OSError as error:
         for file, content_before in before.items():
@@ -49,6 +51,11 @@ def write(project: Project, contents: dict[Path, bytes]) -> None:
             cause=str(error.strerror),
             remedy="Make it writable, or free space, and run `corral init` again; nothing was changed.",
         ) from error
+
+
+def content_of(file: Path) -> bytes | None:
+    """The content of a file; None if there is none."""
+    return file.read_bytes() if file.exists() else None
 
 
 def replace_file(file: Path, content: bytes) -> None:
@@ -94,10 +101,14 @@ def kept_at_home(project: Project, lock: Lock | None) -> dict[str, str]:
         path = _path(project, file.relative_to(project.home).as_posix())
         if (file.is_file() or file.is_symlink()) and not _is_as_installed(file, path, lock):
             reasons[path] = "you changed it" if lock is not None and path in lock.files else "it is yours"
-    for entry in sorted(project.home.iterdir()):
-        if not _is_known(entry.name):
-            earlier = entry.name.startswith(_aside(project).name)
-            reasons[_path(project, entry.name)] = "an earlier removal kept it" if earlier else "Corral did not make it"
+    state = project.home / "state"
+    inside = [entry for entry in state.iterdir() if not _is_export(entry.name)] if state.is_dir() else []
+    unknown = [entry for entry in project.home.iterdir() if not _is_known(entry.name) and not _is_empty(entry)]
+    for entry in sorted([*unknown, *inside]):
+        if (path := _path(project, entry.relative_to(project.home).as_posix())) == _path(project, _ROADMAP):
+            continue  # one of the settings
+        earlier = entry.name.startswith(_aside(project).name)
+        reasons[path] = "an earlier removal kept it" if earlier else "Corral did not make it"
     return reasons
 
 
@@ -128,8 +139,7 @@ def clear_home(project: Project, staying: Mapping[str, str]) -> dict[str, str]:
 def is_cleared(project: Project) -> bool:
     """Whether nothing of Corral's is left in ``.corral``, which may still have files of a person."""
     left = [entry for entry in project.home.iterdir() if _is_known(entry.name) and entry.name not in _STAY]
-    roadmap = project.home / "state" / "roadmap.yaml"
-    return all(entry.name == "state" and list(entry.iterdir()) == [roadmap] for entry in left)
+    return all(entry.name == "state" and not any(_is_export(file.name) for file in entry.iterdir()) for entry in left)
 
 
 def _clear(folder: Path, staying: set[Path]) -> None:
@@ -147,8 +157,17 @@ def _clear(folder: Path, staying: set[Path]) -> None:
 
 
 def _is_known(name: str) -> bool:
-    folders = {*OWN_FOLDERS, *_FORMER_FOLDERS, _TEMPLATES, *(path.split("/")[0] for path in _SETTINGS)}
+    folders = {*OWN_FOLDERS, _TEMPLATES, *(path.split("/")[0] for path in _SETTINGS)}
     return name in {*folders, *_OWN_FILES} or name.startswith(_OWN_BEGINNINGS) or name.endswith(_PARTIAL)
+
+
+def _is_export(name: str) -> bool:
+    """Whether Corral wrote this into ``state/``."""
+    return name in _EXPORTS or name.startswith(_EXPORT_BEGINNINGS)
+
+
+def _is_empty(entry: Path) -> bool:
+    return not entry.is_symlink() and entry.is_dir() and not any(entry.iterdir())
 
 
 def _is_as_installed(file: Path, path: str, lock: Lock | None) -> bool:

@@ -104,10 +104,12 @@ def uninstall(
 def _in_worktrees(project: Project, line: dict[str, Any]) -> dict[Path, bytes | None]:
     """The person's own settings in the linked worktrees that stay, without the hook that guards edits."""
     contents: dict[Path, bytes | None] = {}
-    for entry in listing.entries(open_checkout(project.root)):
+    repo = open_checkout(project.root)
+    for entry in listing.entries(repo):
         file = entry.path / ".claude" / "settings.local.json"
         if (
             file.is_file()
+            and not listing.is_foreign(repo, entry.path)
             and not file.is_symlink()
             and file.parent.parent != project.root
             and is_own(file.stat().st_uid)
