@@ -261,7 +261,7 @@ class _Preparation:
         """Have the recipe's own command make its folders, and keep them for the next run with the same lock files."""
         assert recipe.setup is not None
         self._remove_own(recipe)
-        before = set(residue.ignored(self._checkout))
+        before = set(residue.others(self._checkout, self._worktree))
         begun_at = self._log().stat().st_size if self._log().exists() else 0
         try:
             self._command(recipe.setup)
@@ -275,11 +275,10 @@ class _Preparation:
         own = [path for _, path in self._paths_in(self._worktree, recipe) if not self._is_tracked(path)]
         for path in own:
             self._keep_out_of_commits(self._worktree / path)
-        beside = residue.outside(set(residue.ignored(self._checkout)) - before, own)
+        made = residue.outside(set(residue.others(self._checkout, self._worktree)) - before, own)
+        beside = ignored(self._checkout, map(str, made))
         if beside:  # made of this commit's sources: another commit needs its own
-            self._made.notes.append(
-                f"{recipe.name}: installed for each run, since it also makes {min(map(str, beside))}"
-            )
+            self._made.notes.append(f"{recipe.name}: installed for each run, since it also makes {min(beside)}")
             for path in own:
                 self._note(recipe, path, INSTALLED, None)
             return
