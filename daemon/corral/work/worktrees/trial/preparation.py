@@ -277,8 +277,9 @@ class _Preparation:
             self._keep_out_of_commits(self._worktree / path)
         made = residue.outside(set(residue.others(self._checkout, self._worktree)) - before, own)
         beside = ignored(self._checkout, map(str, made))
-        if beside:  # made of this commit's sources: another commit needs its own
-            self._made.notes.append(f"{recipe.name}: installed for each run, since it also makes {min(beside)}")
+        why = f"it also makes {min(beside)}" if beside else copied_sources(self._checkout, self._worktree, own)
+        if why:  # made of this commit's sources: another commit needs its own
+            self._made.notes.append(f"{recipe.name}: installed for each run, since {why}")
             for path in own:
                 self._note(recipe, path, INSTALLED, None)
             return
@@ -419,6 +420,26 @@ def key(checkout: Git, worktree: Path, recipe: Recipe, path: str) -> str:
     machine = [platform.system(), platform.machine(), *(_program(name, path) for name in recipe.programs)]
     text = json.dumps([recipe.model_dump(mode="json"), locks, machine, str(worktree)])
     return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()
+
+
+def copied_sources(checkout: Git, worktree: Path, own: Sequence[str]) -> str:
+    """Why what was installed may hold copies of the commit's own files, which no lock file tells; empty: it does not.
+
+    Pip says for each package where it came from (``direct_url.json``). Yarn and pnpm copy what ``file:`` names; npm links it.
+
+    Raises:
+        GitFailed: Git could not list the files.
+        OSError: One could not be read.
+    """
+    for path in own:
+        for file in sorted((worktree / path).glob("lib*/python*/site-packages/*.dist-info/direct_url.json")):
+            origin = json.loads(file.read_text())
+            if origin["url"].startswith("file:") and not origin.get("dir_info", {}).get("editable"):
+                return f"{file.parent.name} was made of files of the commit"
+    for path in tracked(checkout, ("**/yarn.lock", "**/pnpm-lock.yaml")):
+        if b"file:" in (_bytes(worktree / path) or b""):
+            return f"{path} names files of the commit"
+    return ""
 
 
 def differing(checkout: Git, worktree: Path, main: Path, recipe: Recipe) -> list[str]:
