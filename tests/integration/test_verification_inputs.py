@@ -324,6 +324,19 @@ def test_what_a_setup_command_made_stays_only_as_it_was(supplied: Make) -> None:
     assert setups.read_text().count("made") == 2
 
 
+def test_what_a_script_of_the_project_made_is_made_again_once_that_is_another(supplied: Make) -> None:
+    def files(number: int) -> dict[str, str]:
+        made = f"echo made >> $HOME/setups && mkdir -p vendor && echo {number} > vendor/made"
+        return {"number": f"{number}\n", "dev/deps.sh": f"test -e vendor/made || {{ {made}; }}\n"}
+
+    first = {"composer.json": "{}", ".gitignore": "vendor/\n", **files(1)}
+    world = supplied(first, "cmp number vendor/made", setup=["cd . && sh ./dev/deps.sh"])
+    for name, more in (("one", {}), ("two", {}), ("three", files(2))):
+        merge = land(world, name, {f"{name}.txt": "x\n", **more})
+        assert merge["state"] == "landed", merge
+    assert Path(os.environ["HOME"], "setups").read_text().count("made") == 2
+
+
 def test_a_virtual_environment_is_copied_and_imports_the_candidates_code(supplied: Make) -> None:
     import venv
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -137,7 +138,7 @@ class _Preparation:
     def run(self) -> Prepared:
         setup = self._settings.worktrees.setup
         with self._recorded():
-            made_by_setup = json.dumps([list(setup), self._keys])
+            made_by_setup = json.dumps([list(setup), named(self._checkout, setup), self._keys])
             # Beside what a command makes anew, nothing of its earlier results stays.
             made_by = made_by_setup if all(map(self._is_at_hand, self._recipes)) else None
             residue.remove(self._checkout, self._worktree, made_by, self._before)
@@ -420,6 +421,20 @@ def key(checkout: Git, worktree: Path, recipe: Recipe, path: str) -> str:
     machine = [platform.system(), platform.machine(), *(_program(name, path) for name in recipe.programs)]
     text = json.dumps([recipe.model_dump(mode="json"), locks, machine, str(worktree)])
     return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()
+
+
+def named(checkout: Git, commands: Sequence[str]) -> list[str]:
+    """The files of the commit that commands name, scripts of the project mostly, with their content's ids.
+
+    Raises:
+        GitFailed: Git could not list them.
+    """
+    words = {os.path.normpath(word) for command in commands for word in re.split(r"[\s;|&()<>'\"=]+", command)}
+    paths = {word for word in words if word != "." and not word.startswith(("/", ".."))}
+    if not paths:
+        return []
+    listed = checkout.check("ls-files", "-s", "-z", "--", *(f":(literal){path}" for path in sorted(paths))).names
+    return [line for line in listed if line.partition("\t")[2] in paths]
 
 
 def copied_sources(checkout: Git, worktree: Path, own: Sequence[str]) -> str:
