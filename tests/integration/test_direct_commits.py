@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from corral.config.sections.sharing import Landing
+from corral.core.states import ReceiptStatus
 from corral.landing import reverts, steering
 from corral.store.rows.merges import DirectTipRow
-from corral.work.merges.store import direct_tips
+from corral.work.merges.store import direct_tips, receipts
 from tests.conftest import commit, git
 from tests.integration.landing_world import World, in_a_process, listed
 
@@ -106,6 +107,22 @@ def test_the_pause_ends_by_itself_when_somebody_makes_the_target_green_again(wor
     assert tip_row(world) is not None
     git(world.root, "reset", "-q", "--hard", "HEAD~1")
     world.step_until(lambda: tip_row(world) is None)
+
+
+@pytest.mark.parametrize("is_red_since", [True, False], ids=["red since", "too old"])
+def test_a_green_run_that_would_let_no_request_land_does_not_speak_for_a_tip(world: World, is_red_since: bool) -> None:
+    green = world.receipt(world.settled[0][0])
+    again = {"tree": green["tree"], "fingerprint": green["fingerprint"], "exit_code": 1}
+    if is_red_since:
+        world.db.write(lambda conn: receipts.add(conn, **again, status=ReceiptStatus.FAILED, now=world.now()))
+    else:
+        world.skip(2 * 86400)
+    commit(world.root, {"mine.txt": "x\n"}, "mine")
+    git(world.root, "revert", "--no-edit", "HEAD")
+    assert world.tip("main^{tree}") == green["tree"]
+    world.queue.step(world.now())
+    world.step_until(lambda: tip_row(world) is None)
+    assert len([*(world.project.logs_dir / "merges").glob(f"tip-{world.tip()[:8]}*/*.log")]) == 1, "it was verified"
 
 
 def test_a_revert_repairs_what_was_broken_by_a_request_that_bypassed_its_verification(world: World) -> None:

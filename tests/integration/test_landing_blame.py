@@ -12,11 +12,15 @@ import pytest
 from sqlalchemy import update
 
 from corral.config.sections.sharing import Landing
+from corral.config.sections.work import Worktrees
+from corral.core.inputs import Prepared
 from corral.core.instants import iso, parse
 from corral.core.run_heading import run_heading
 from corral.core.states import ReceiptStatus
 from corral.landing import runs
 from corral.landing.verify import programs
+from corral.landing.verify.verification_context import VerificationContext
+from corral.landing.verify.verification_receipts import basis
 from corral.store.rows.merges import MergeRow, ReceiptRow
 from corral.store.schema import receipts as receipt_table
 from corral.work.merges.store import merges, receipts
@@ -139,6 +143,20 @@ def test_the_tip_is_verified_again_before_anybody_is_blamed(
     run = control(world, merge["merge_id"])
     assert run is not None and (run["status"], run["commit_sha"]) == ("passed", world.tip())
     assert f"control run of {run['created_at']}, receipt {run['receipt_id'][:8]}, log: {run['log']}" in why(merge)
+
+
+def test_another_version_of_what_runs_a_recipes_commands_is_another_fingerprint(world: World, tmp_path: Path) -> None:
+    recipes = [{"name": "node", "setup": None, "programs": ["interpreter"]}]
+    context = VerificationContext(
+        world.db, world.project, "world", world.places, lambda *_: Prepared(), world.environ, recipes=lambda _: recipes
+    )
+
+    def fingerprint(version: str) -> str:
+        program(tmp_path, version).rename(tmp_path / "bin" / "interpreter")
+        return basis(context, ["test-runner"], Worktrees(), world.tip(), world.now()).fingerprint
+
+    first = fingerprint("1.0")
+    assert fingerprint("1.0") == first != fingerprint("1.1")
 
 
 def test_another_terminal_makes_no_receipt_worthless(world: World, tmp_path: Path) -> None:

@@ -102,10 +102,12 @@ def test_affected_tests_run_first_and_all_of_them_decide(world: World, tmp_path:
     world.branch("late", {"late.txt": "x\n"})
     assert world.land("late")["state"] == "landed", "what only the affected tests say blames nobody"
     assert _lines(ran) == ["ran late.txt", "ran "] and not _told(world)
-    world.landing = Landing(verify=[suite], affected="echo one; exit 1")
-    ran.unlink()
-    world.branch("other", {"other.txt": "x\n"})
-    assert world.land("other")["state"] == "landed" and _lines(ran) == ["ran "]
+    for number, (verify, affected) in enumerate([(suite, "echo one; exit 1"), (f"{suite}\n", "echo one\n")]):
+        world.landing = Landing(verify=[verify], affected=affected)
+        ran.unlink()
+        world.branch(f"other{number}", {f"other{number}.txt": "x\n"})
+        assert world.land(f"other{number}")["state"] == "landed"
+        assert _lines(ran) == ["ran one", "ran "][1 - number :], "YAML's block text ends with a line break"
 
 
 @pytest.mark.req("G28")

@@ -154,6 +154,13 @@ def test_all_commands_run_in_order_until_one_fails(world: World) -> None:
     assert world.receipt(merge_id)["status"] == "failed"
 
 
+@pytest.mark.parametrize("at", ["cd no-such-folder\necho on", "! test -e new.txt && exit 0\nfalse\ntrue"])
+def test_a_command_of_several_lines_ends_with_the_first_that_fails(world: World, at: str) -> None:
+    commit(world.root, {"seed.txt": "x\n"})
+    world.landing = Landing(verify=[f"test -e new.txt || exit 0\n{at}"], reruns=0)
+    assert world.land("feature")["state"] == "failed", "the last line's exit code alone would have been 0"
+
+
 @pytest.mark.req("X10")
 def test_the_commands_get_no_credential(world: World) -> None:
     world.environ |= {

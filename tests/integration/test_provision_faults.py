@@ -196,6 +196,11 @@ def test_setup_runs_every_command_in_the_worktree_with_its_environment(tmp_path:
     assert log == f"$ echo $A > made\n$ cat made && pwd\nb c\n{tmp_path}\n"
 
 
+def test_setup_stops_at_the_first_line_of_a_command_that_fails(tmp_path: Path) -> None:
+    failure, _log = setup(tmp_path, "echo out; exit 3 | cat\ncd no-such-folder\ntouch never\n")
+    assert failure is not None and not (tmp_path / "never").exists()
+
+
 def test_setup_stops_at_the_first_command_that_fails(tmp_path: Path) -> None:
     failure, log = setup(tmp_path, "echo out; echo err >&2; exit 3", "touch never")
     assert failure is not None and failure.message.endswith(": echo out; echo err >&2; exit 3")

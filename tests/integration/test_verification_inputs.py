@@ -282,6 +282,36 @@ def test_what_an_install_makes_of_the_sources_is_made_for_each_commit(
         assert world.dependencies(merge)["node_modules"]["from"] == "installed"
 
 
+PACKAGES = ".venv/lib/python3/site-packages"
+ORIGIN = '{"url": "file:///somewhere/lib", "dir_info": {}}'
+MANAGERS = {
+    "yarn": ({"package.json": "{}\n", "yarn.lock": '"lib@file:./lib":\n'}, "node_modules", "yarn", ""),
+    "prisma": ({"package.json": "{}\n", "package-lock.json": "{}\n"}, "node_modules", "npm", ""),
+    "pip": (
+        {"requirements.txt": "./lib\n"},
+        PACKAGES,
+        "python3",
+        f"mkdir -p .venv/bin {PACKAGES}/lib-1.dist-info; echo '{ORIGIN}' > {PACKAGES}/lib-1.dist-info/direct_url.json\n"
+        "ln -s /bin/true .venv/bin/python\n",
+    ),
+}
+"""Files that say what is installed, where that goes, and a stand-in of the program that does it: by what that is."""
+
+
+@pytest.mark.parametrize("manager", MANAGERS)
+def test_what_an_install_copies_of_the_commits_files_is_of_that_commit(
+    supplied: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, manager: str
+) -> None:
+    files, folder, program, more = MANAGERS[manager]
+    executable(tmp_path / "programs" / program, f"#!/bin/sh\nmkdir -p {folder} && cp lib/* {folder}\n{more}")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'programs'}:{os.environ['PATH']}")
+    file = "a.prisma" if manager == "prisma" else "a.txt"
+    world = supplied({**files, f"lib/{file}": "0\n"}, f"cmp lib/{file} {folder}/{file}", setup=["recipe"])
+    for name in ("one", "two"):
+        merge = land(world, name, {f"lib/{file}": f"{name}\n"})
+        assert merge["state"] == "landed", merge
+
+
 def test_what_a_setup_command_made_stays_only_as_it_was(supplied: Make) -> None:
     setup = "test -e vendor/made || { mkdir -p vendor && touch vendor/made && echo made >> $HOME/setups; }"
     files = {"composer.json": "{}", ".gitignore": "vendor/\n"}
@@ -292,6 +322,19 @@ def test_what_a_setup_command_made_stays_only_as_it_was(supplied: Make) -> None:
     assert setups.read_text().count("made") == 1
     assert land(world, "three")["state"] == "landed", "what the run before left is gone"
     assert setups.read_text().count("made") == 2
+
+
+def test_what_a_script_of_the_project_made_is_made_again_once_that_is_another(supplied: Make) -> None:
+    def files(number: int) -> dict[str, str]:
+        made = f"echo made >> $HOME/setups && mkdir -p vendor && echo {number} > vendor/made"
+        return {"number": f"{number}\n", "dev/deps.sh": f"test -e vendor/made || {{ {made}; }}\n"}
+
+    first = {"composer.json": "{}", ".gitignore": "vendor/\n", **files(1)}
+    world = supplied(first, "cmp number vendor/made", setup=["cd . && sh ./dev/deps.sh"])
+    for name, more in (("one", {}), ("two", {}), ("three", files(2))):
+        merge = land(world, name, {f"{name}.txt": "x\n", **more})
+        assert merge["state"] == "landed", merge
+    assert Path(os.environ["HOME"], "setups").read_text().count("made") == 2
 
 
 def test_a_virtual_environment_is_copied_and_imports_the_candidates_code(supplied: Make) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -233,3 +236,25 @@ def test_residue_is_not_followed_out_of_the_worktree(repo: Path, tmp_path: Path)
     checkout = open_checkout(repo)
     residue.remove(checkout, repo, None, ["deps/brought"])
     assert (tmp_path / "elsewhere" / "precious.txt").exists() and not (repo / "deps").is_symlink()
+
+
+def test_residue_is_all_that_is_not_of_the_commit(repo: Path) -> None:
+    commit(repo, {".gitignore": "*.pyc\n/deps/\n", "src/a.txt": "a\n"})
+    checkout, before = open_checkout(repo), _entries(repo)
+    put(repo / "new/app/.gitignore", "/target\n")  # a run made it, and `git clean` takes it away, but not what it names
+    put(repo / "new/app/target/x", "x\n")
+    put(repo / "gone/__pycache__/a.pyc", "x\n")
+    git(repo, "clean", "-ffdq")
+    put(repo / "deps/brought/x", "x\n")
+    git(repo, "init", "-q", "src")
+    os.mkfifo(repo / "src/pipe")
+    with socket.socket(socket.AF_UNIX) as server, contextlib.chdir(repo):
+        server.bind("src/app.sock")
+    residue.remove(checkout, repo, None, ["deps/brought"])
+    assert _entries(repo) - before == {"deps", "deps/brought", "deps/brought/x"}
+    assert before <= _entries(repo)
+
+
+def _entries(top: Path) -> set[str]:
+    paths = (str(path.relative_to(top)) for path in top.rglob("*"))
+    return {path for path in paths if not path.startswith(".git/")}

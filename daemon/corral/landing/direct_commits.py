@@ -18,7 +18,6 @@ from sqlalchemy import Connection
 from corral.core.crash import crash_point
 from corral.core.event_payloads import TargetResumed
 from corral.core.events import EventKind
-from corral.core.inputs import taken_from_checkout
 from corral.core.instants import after, iso, parse
 from corral.core.redaction import redact
 from corral.core.states import ReceiptStatus
@@ -26,6 +25,7 @@ from corral.core.visible import embedded
 from corral.git import history
 from corral.git.process.command import Git
 from corral.landing import bypasses
+from corral.landing.verify import verification_receipts
 from corral.landing.verify.blame import wait_s
 from corral.store import events
 from corral.store.protocol import Store
@@ -92,8 +92,9 @@ def _whose(db: Store, repo: Git, base: str, tip: str, sides: Sequence[str]) -> s
 
 
 def look(
-    db: Store, repo: Git, row: DirectTipRow, tip: str, sides: Sequence[str], tree: str, fingerprint: str, now: datetime
-) -> Standing:
+    db: Store, repo: Git, row: DirectTipRow, tip: str, sides: Sequence[str], tree: str, fingerprint: str,
+    max_age_s: float, now: datetime,
+) -> Standing:  # fmt: skip
     """Bring what is stored of a target's tip in line with its receipts.
 
     Args:
@@ -101,6 +102,7 @@ def look(
         sides: The commits that it joins, if Corral made it.
         tree: Of that commit.
         fingerprint: Under which a receipt counts.
+        max_age_s: ``landing.verdict_max_age_s``.
     """
 
     if row["tip_sha"] != tip:
@@ -108,7 +110,7 @@ def look(
         moved = {"base_sha": row["base_sha"], "tip_sha": tip, "whose": whose}
         db.write(direct_tips.seen, row["target"], **moved, now=now)
         row = {**row, "tip_sha": tip, "whose": whose, "tries": 0, "look_at": None}
-    verdict = db.read(_verdict, row, tree, fingerprint)
+    verdict = db.read(_verdict, row, tree, fingerprint, max_age_s, now)
     if verdict is not None and verdict["status"] == ReceiptStatus.PASSED:
         forget(db, row, now, is_green=True)
         return Standing()
@@ -122,15 +124,17 @@ def look(
     return Standing(is_wanted, red_since, parse(look_at) if look_at is not None and not is_wanted else None)
 
 
-def _verdict(conn: Connection, row: DirectTipRow, tree: str, fingerprint: str) -> ReceiptRow | None:
+def _verdict(
+    conn: Connection, row: DirectTipRow, tree: str, fingerprint: str, max_age_s: float, now: datetime
+) -> ReceiptRow | None:
     """The receipt that decides about a tip.
 
-    Red takes a run since the tip was seen, that was run again before it counted. Green what took nothing from a checkout, or
-    ran since.
+    Red takes a run since the tip was seen, that was run again before it counted. Green a run since then, or an earlier one that
+    would let a request land.
     """
     green = receipts.latest(conn, tree, fingerprint, ReceiptStatus.PASSED)
-    if green is not None and taken_from_checkout(green["inputs"]) and green["created_at"] < row["seen_at"]:
-        green = None
+    if green is not None and green["created_at"] < row["seen_at"]:
+        green = verification_receipts.green_of(conn, tree, fingerprint, None, max_age_s, now)
     red = receipts.latest(conn, tree, fingerprint, ReceiptStatus.FAILED)
     if red is None or red["created_at"] < row["seen_at"] or not runs.was_alone(conn, red["receipt_id"]):
         return green

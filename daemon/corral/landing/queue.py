@@ -357,7 +357,10 @@ class Queue:
             return True
         tree = self._facts.tree(repo, line.tip)
         sides = line.place.sides
-        line.direct = direct_commits.look(self._db, repo, row, line.tip, sides, tree, line.basis.fingerprint, now)
+        max_age_s = line.landing.verdict_max_age_s
+        line.direct = direct_commits.look(
+            self._db, repo, row, line.tip, sides, tree, line.basis.fingerprint, max_age_s, now
+        )
         due += [line.direct.due_at] if line.direct.due_at is not None else []
         due += (
             [now + FRESH] if line.direct.red_since is not None and line.place.remote else []

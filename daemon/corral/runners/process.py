@@ -35,6 +35,12 @@ OUT_OF_RESOURCES = frozenset(
 _KERNEL_EVENTS = Path("/proc/vmstat")
 
 
+def script(command: str) -> str:
+    """Shell text of which no line's failure is passed over: of several lines, the shell itself tells only the last one's."""
+    text = command.strip()
+    return f"set -e\n{text}" if "\n" in text else text
+
+
 def spawn(
     argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], log: Path, takes_input: bool = False
 ) -> subprocess.Popen[bytes]:

@@ -221,7 +221,7 @@ class TestValidation:
     def test_every_error_is_reported_with_field_reason_and_source(self, loading: Loading) -> None:
         with pytest.raises(ConfigInvalid) as caught:
             loading(
-                team="tasks: {max_retries: lots, unblock_on: never}\nlanding: {verify: [ok, 3, '']}\n",
+                team="tasks: {max_retries: lots, unblock_on: never}\nlanding: {verify: [ok, 3, '', \"# pytest\\n\"]}\n",
                 user="supervisor: {max_agents: 1001}\n",
                 local="runners: {claude: {command: bin/absent}}\nlocks: 3\n",
                 environ={"CORRAL_DAEMON_TCP_PORT": "70000"},
@@ -231,12 +231,13 @@ class TestValidation:
             "tasks.unblock_on": ("should be 'landed' or 'completed' (it is 'never')", ".corral/config.yaml"),
             "landing.verify.1": ("should be a valid string (it is 3)", ".corral/config.yaml"),
             "landing.verify.2": ("a command must not be empty (it is '')", ".corral/config.yaml"),
+            "landing.verify.3": ("a command must not be empty (it is '# pytest\\n')", ".corral/config.yaml"),
             "supervisor.max_agents": ("should be less than or equal to 1000 (it is 1001)", "~/.corral/config.yaml"),
             "runners.claude.command": ("there is no such program (it is 'bin/absent')", ".corral/local.yaml"),
             "locks": ("must be a section with settings, not 3", ".corral/local.yaml"),
             "daemon.tcp_port": ("should be less than or equal to 65535 (it is 70000)", "CORRAL_DAEMON_TCP_PORT"),
         }
-        assert caught.value.message == "The configuration has 8 errors."
+        assert caught.value.message == "The configuration has 9 errors."
         assert ".corral/config.yaml: tasks.max_retries: should be a valid integer (it is 'lots')" in caught.value.cause
 
     @pytest.mark.req("FR-CONFIG-006")

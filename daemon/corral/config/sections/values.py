@@ -40,7 +40,8 @@ def _as_list(value: Any) -> Any:
 
 
 def _not_empty(command: str) -> str:
-    if not command.strip() or "\0" in command:
+    lines = (line.strip() for line in command.splitlines())
+    if not any(line and not line.startswith("#") for line in lines) or "\0" in command:
         raise ValueError("a command must not be empty")
     return command
 

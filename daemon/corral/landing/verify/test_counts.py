@@ -38,6 +38,11 @@ def _sum_of(*words: str) -> Callable[[re.Match[str]], int]:
     return lambda match: sum(int(number) for number in pattern.findall(match.group(0)))
 
 
+def _labelled(match: re.Match[str]) -> int:
+    """Of a report such as ``Failed: 1, Passed: 3``."""
+    return sum(map(int, re.findall(r"(?:Failed|Passed): +(\d+)", match.group(0))))
+
+
 _PYTEST_WORDS = "passed|failed|errors?|skipped|deselected|xfailed|xpassed|warnings?|rerun|subtests passed"
 
 _RUNNERS = (
@@ -74,11 +79,33 @@ _RUNNERS = (
         _line(r"(?:\[\w+\] +)?Tests run: (?P<total>\d+), Failures: \d+, Errors: \d+, Skipped: (?P<skipped>\d+)[ \t]*$"),
         _total,
     ),
+    _Runner("maven", _line(r"(?:\[\w+\] +)?No tests to run\.[ \t]*$"), 0),
     _Runner(
         "gradle", _line(r"(?P<total>\d+) tests? completed(?:, \d+ failed)?(?:, (?P<skipped>\d+) skipped)?"), _total
     ),
     _Runner("gradle", _line(r"> Task \S*:test NO-SOURCE"), 0),
     _Runner("rspec", _line(r"(?P<total>\d+) examples?, \d+ failures?(?:, (?P<skipped>\d+) pending)?"), _total),
+    _Runner(
+        "minitest",
+        _line(r"(?P<total>\d+) (?:runs|tests), \d+ assertions, \d+ failures, \d+ errors(?:, (?P<skipped>\d+) skips)?"),
+        _total,
+    ),
+    # Where minitest is only loaded, it reports nothing of its own at the end of Cucumber's run.
+    _Runner("cucumber", _line(r"(?P<total>\d+) scenarios?(?: \(|$)"), _total),
+    _Runner(
+        "exunit",
+        _line(r"(?:\d+ \w+, )*(?P<total>\d+) tests?, \d+ failures?(?:[^\n]*?(?P<skipped>\d+) skipped)?"),
+        _total,
+    ),
+    _Runner("exunit", _line(r"There are no tests to run[ \t]*$"), 0),
+    _Runner("clojure", _line(r"Ran (?P<total>\d+) tests containing \d+ assertions"), _total),
+    _Runner("dotnet", _line(r"(?:Passed|Failed|Skipped)! +- Failed: +\d+, Passed: +\d+[^\n]*"), _labelled),
+    _Runner("dotnet", _line(r"Total tests: (?P<total>\d+)"), _total),
+    _Runner("dotnet", _line(r"No test (?:is available in|matches the given testcase filter) "), 0),
+    _Runner("swift", _line(r"Executed 0 tests, with 0 failures"), 0),
+    _Runner("swift", _line(r"Executed [1-9]\d* tests?, with "), None),  # of each suite, and of those around it
+    _Runner("swift", _line(r"\W*Test run with (?P<total>\d+) tests? "), _total),
+    _Runner("meson", _line(r"No tests defined\.[ \t]*$"), 0),
     _Runner("phpunit", _line(r"OK \((?P<total>\d+) tests?, \d+ assertions?\)"), _total),
     _Runner("phpunit", _line(r"Tests: (?P<total>\d+), Assertions: \d+(?:[^\n]*Skipped: (?P<skipped>\d+))?"), _total),
     _Runner("phpunit", _line(r"No tests executed!"), 0),

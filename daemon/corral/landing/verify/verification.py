@@ -28,7 +28,7 @@ from corral.landing.verify import blame, failed_tests, test_counts
 from corral.landing.verify.verification_worktree import LaidOut
 from corral.runners import keeping
 from corral.runners.keeping import Exit, Kept
-from corral.runners.process import Marks, await_end, open_private, signal_each, survivors
+from corral.runners.process import Marks, await_end, open_private, script, signal_each, survivors
 from corral.runners.protocol import Limits
 from corral.runners.tags import PROJECT_MARK, VERIFICATION_MARK
 
@@ -88,12 +88,13 @@ class _Step:
 
     def argv(self) -> list[str]:
         """The shell that runs it; what was printed is never part of a shell's text."""
+        command = script(self.command)
         if self.prints is not None:
             self.prints.unlink(missing_ok=True)
-            return ["/bin/sh", "-c", f'exec >"$1" || exit\n{self.command}', "sh", str(self.prints)]
+            return ["/bin/sh", "-c", f'exec >"$1" || exit\n{command}', "sh", str(self.prints)]
         if self.tests:
-            return ["/bin/sh", "-c", f'{self.command} "$@"', "sh", *self.tests]
-        return ["/bin/sh", "-c", self.command]
+            return ["/bin/sh", "-c", f'{command} "$@"', "sh", *self.tests]
+        return ["/bin/sh", "-c", command]
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,7 @@ class Verification:
 
     Args:
         laid: The verification worktree, detached at the commit that is verified.
-        commands: At least one shell command, run in order by ``/bin/sh -c`` until one fails.
+        commands: At least one shell command, run in order by ``/bin/sh -c`` until one fails, or one line of one.
         project_id: Marks the processes of the run as this project's.
         env: The whole environment of the commands.
         base_sha: What ``affected`` compares with. The others do not get it: their verdict counts upon any base.

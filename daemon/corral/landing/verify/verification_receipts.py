@@ -33,15 +33,17 @@ def basis(
 ) -> Basis:
     """What a verification of this moment stands on, beside the tree: another basis is another fingerprint.
 
-    That is the commands, how their worktree is made usable, the environment, and the programs that all these name. Programs
-    that come with the worktree are not among them: they are part of the tree, or of the dependencies.
+    That is the commands, how their worktree is made usable, the environment, and the programs that all these name, a recipe
+    also those that run what the commands start (``node`` for ``npm``). Programs that come with the worktree are not among
+    them: they are part of the tree, or of the dependencies.
 
     Args:
         tip_sha: The target's tip; its files say which recipes apply.
     """
     recipes = context.recipes(tip_sha)
     setups = [str(recipe["setup"]) for recipe in recipes if recipe.get("setup")]
-    names = programs.named([*commands, *worktrees.setup, *setups])
+    named = programs.named([*commands, *worktrees.setup, *setups])
+    names = list(dict.fromkeys([*named, *(name for recipe in recipes for name in recipe.get("programs", ()))]))
     identities = [
         [program.name, program.path, program.version, program.mark]
         for program in context.programs.look_up(names, context.asking_environment(), now)

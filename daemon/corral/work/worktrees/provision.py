@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from corral.core.errors import ConfigInvalid, CorralError, SetupFailed
 from corral.core.sealing import seal_where_possible
-from corral.runners.process import end, open_private, spawn
+from corral.runners.process import end, open_private, script, spawn
 from corral.runners.tags import PROJECT_MARK, TASK_MARK, VERIFICATION_MARK, WORKTREE_MARK
 from corral.work.worktrees import folders
 from corral.work.worktrees.folders import find_folders, walk_files, what_is_installed
@@ -405,7 +405,7 @@ def run_setup(
     """
     for command in commands:
         _note(log, f"$ {command}\n")
-        process = spawn(["/bin/sh", "-c", command], cwd=worktree, env=env, log=log)
+        process = spawn(["/bin/sh", "-c", script(command)], cwd=worktree, env=env, log=log)
         try:
             exit_code = _exit_code(process, timeout_s, is_unwanted)
         finally:

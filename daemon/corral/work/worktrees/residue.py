@@ -1,4 +1,4 @@
-"""Residue of earlier runs in a folder that is used again: build products and caches, which git ignores and a run may trust.
+"""Residue of earlier runs in a folder that is used again: build products and caches, which a run may trust.
 
 A verification must see the commit and nothing of its predecessors: CPython, for one, runs an old ``.pyc`` if the source has the
 same size and the same second. Of what setup commands made only dependency folders stay, while those commands and the lock
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
 from corral.git.process.command import Git
@@ -21,7 +21,7 @@ _RECORD = "corral-kept.json"
 
 
 def remove(checkout: Git, top: Path, made_by: str | None, brought: Iterable[str]) -> None:
-    """Remove every ignored file and folder but what :func:`remember` has seen and nobody has changed since.
+    """Remove everything that is not of the commit but what :func:`remember` has seen and nobody has changed since.
 
     Args:
         checkout: A worktree of Corral's own, never one that somebody works in.
@@ -34,7 +34,7 @@ def remove(checkout: Git, top: Path, made_by: str | None, brought: Iterable[str]
         OSError: One could not be removed.
     """
     kept = {*_unchanged(checkout, top, made_by), *map(PurePosixPath, brought)}
-    for path in ignored(checkout):
+    for path in others(checkout, top):
         _clear(top, path, kept)
 
 
@@ -50,10 +50,30 @@ def remember(checkout: Git, top: Path, made_by: str, made: Iterable[str]) -> Non
     (checkout.git_dir / _RECORD).write_text(json.dumps({"made_by": made_by, "looks": looks}))
 
 
-def ignored(checkout: Git) -> list[PurePosixPath]:
-    """The paths that git ignores, folders as a whole."""
-    listed = checkout.check("ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z")
-    return list(map(PurePosixPath, listed.names))
+def others(checkout: Git, top: Path) -> list[PurePosixPath]:
+    """The paths that are not of the commit, folders as a whole: also those that git never names.
+
+    Whether git ignores them does not count: the ``.gitignore`` that said so may have been made by a run, and be gone.
+    """
+    listed = checkout.check("ls-files", "--others", "--directory", "-z").names
+    known = {path.rstrip("/") for path in listed}
+    return list(map(PurePosixPath, (*known, *_unnamed(top, known))))
+
+
+def _unnamed(top: Path, known: Collection[str]) -> Iterator[str]:
+    """Sockets, pipes, and what makes a folder of the commit a repository of its own; not in what is known already."""
+    pending = [""]
+    while pending:
+        folder = pending.pop()
+        with os.scandir(top / folder) as entries:
+            for entry in entries:
+                path = f"{folder}{entry.name}"
+                if path == ".git" or path in known or entry.is_symlink():
+                    continue
+                if entry.name == ".git" or not (entry.is_dir() or entry.is_file()):
+                    yield path
+                elif entry.is_dir():
+                    pending.append(f"{path}/")
 
 
 def outside(paths: Iterable[PurePosixPath], known: Collection[str]) -> list[PurePosixPath]:

@@ -44,6 +44,42 @@ OUTPUTS = {
         "[INFO] Results:\n[INFO] \n[WARNING] Tests run: 5, Failures: 0, Errors: 0, Skipped: 1\n",
         4,
     ),
+    "maven, none": ("[INFO] --- maven-surefire-plugin:3.0.0:test (default-test) @ a ---\n[INFO] No tests to run.\n", 0),
+    "maven, one module without": (
+        "[INFO] No tests to run.\n[INFO] Tests run: 2, Failures: 0, Errors: 0, Skipped: 0\n",
+        2,
+    ),
+    "minitest": ("Finished in 0.00s, 0.0 runs/s.\n\n14 runs, 31 assertions, 1 failures, 0 errors, 2 skips\n", 12),
+    "minitest, none": ("\n0 runs, 0 assertions, 0 failures, 0 errors, 0 skips\n", 0),
+    "test-unit": ("3 tests, 4 assertions, 0 failures, 0 errors, 0 pendings, 0 omissions, 0 notifications\n", 3),
+    "cucumber, minitest loaded": (
+        "2 scenarios (2 passed)\n5 steps (5 passed)\n\n0 runs, 0 assertions, 0 failures, 0 errors\n",
+        2,
+    ),
+    "exunit": ("Finished in 0.03 seconds\n1 doctest, 3 tests, 0 failures, 1 skipped\n", 2),
+    "exunit, one app without": ("There are no tests to run\n\n3 tests, 0 failures\n", 3),
+    "exunit, none": ("There are no tests to run\n", 0),
+    "clojure": ("Ran 3 tests containing 9 assertions.\n0 failures, 0 errors.\n", 3),
+    "clojure, none": ("Ran 0 tests containing 0 assertions.\n0 failures, 0 errors.\n", 0),
+    "dotnet": (
+        "No test is available in /a/b.dll. Make sure that test discoverer & executors are registered\n"
+        "Passed!  - Failed:     0, Passed:     7, Skipped:     1, Total:     8, Duration: 22 ms - a.Tests.dll (net8.0)\n",
+        7,
+    ),
+    "dotnet, none": (
+        "No test is available in /a/b.dll. Make sure that test discoverer & executors are registered\n",
+        0,
+    ),
+    "swift": (
+        "\t Executed 0 tests, with 0 failures (0 unexpected) in 0.0 seconds\n✔ Test run with 31 tests in 4 suites passed.\n",
+        31,
+    ),
+    "swift, XCTest": (
+        "\t Executed 3 tests, with 0 failures\n\t Executed 3 tests, with 0 failures (0 unexpected)\n",
+        None,
+    ),
+    "swift, none": ("\t Executed 0 tests, with 0 failures (0 unexpected) in 0.000 (0.000) seconds\n", 0),
+    "meson, none": ("ninja: no work to do.\nNo tests defined.\n", 0),
     "gradle": ("5 tests completed, 1 failed, 1 skipped\n", 4),
     "gradle, none": ("> Task :test NO-SOURCE\nBUILD SUCCESSFUL in 1s\n", 0),
     "rspec": ("Finished in 0.01 seconds\n5 examples, 0 failures, 1 pending\n", 4),

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -137,7 +138,7 @@ class _Preparation:
     def run(self) -> Prepared:
         setup = self._settings.worktrees.setup
         with self._recorded():
-            made_by_setup = json.dumps([list(setup), self._keys])
+            made_by_setup = json.dumps([list(setup), named(self._checkout, setup), self._keys])
             # Beside what a command makes anew, nothing of its earlier results stays.
             made_by = made_by_setup if all(map(self._is_at_hand, self._recipes)) else None
             residue.remove(self._checkout, self._worktree, made_by, self._before)
@@ -261,7 +262,7 @@ class _Preparation:
         """Have the recipe's own command make its folders, and keep them for the next run with the same lock files."""
         assert recipe.setup is not None
         self._remove_own(recipe)
-        before = set(residue.ignored(self._checkout))
+        before = set(residue.others(self._checkout, self._worktree))
         begun_at = self._log().stat().st_size if self._log().exists() else 0
         try:
             self._command(recipe.setup)
@@ -275,11 +276,11 @@ class _Preparation:
         own = [path for _, path in self._paths_in(self._worktree, recipe) if not self._is_tracked(path)]
         for path in own:
             self._keep_out_of_commits(self._worktree / path)
-        beside = residue.outside(set(residue.ignored(self._checkout)) - before, own)
-        if beside:  # made of this commit's sources: another commit needs its own
-            self._made.notes.append(
-                f"{recipe.name}: installed for each run, since it also makes {min(map(str, beside))}"
-            )
+        made = residue.outside(set(residue.others(self._checkout, self._worktree)) - before, own)
+        beside = ignored(self._checkout, map(str, made))
+        why = f"it also makes {min(beside)}" if beside else copied_sources(self._checkout, self._worktree, own)
+        if why:  # made of this commit's sources: another commit needs its own
+            self._made.notes.append(f"{recipe.name}: installed for each run, since {why}")
             for path in own:
                 self._note(recipe, path, INSTALLED, None)
             return
@@ -420,6 +421,40 @@ def key(checkout: Git, worktree: Path, recipe: Recipe, path: str) -> str:
     machine = [platform.system(), platform.machine(), *(_program(name, path) for name in recipe.programs)]
     text = json.dumps([recipe.model_dump(mode="json"), locks, machine, str(worktree)])
     return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()
+
+
+def named(checkout: Git, commands: Sequence[str]) -> list[str]:
+    """The files of the commit that commands name, scripts of the project mostly, with their content's ids.
+
+    Raises:
+        GitFailed: Git could not list them.
+    """
+    words = {os.path.normpath(word) for command in commands for word in re.split(r"[\s;|&()<>'\"=]+", command)}
+    paths = {word for word in words if word != "." and not word.startswith(("/", ".."))}
+    if not paths:
+        return []
+    listed = checkout.check("ls-files", "-s", "-z", "--", *(f":(literal){path}" for path in sorted(paths))).names
+    return [line for line in listed if line.partition("\t")[2] in paths]
+
+
+def copied_sources(checkout: Git, worktree: Path, own: Sequence[str]) -> str:
+    """Why what was installed may hold copies of the commit's own files, which no lock file tells; empty: it does not.
+
+    Pip says for each package where it came from (``direct_url.json``). Yarn and pnpm copy what ``file:`` names; npm links it.
+
+    Raises:
+        GitFailed: Git could not list the files.
+        OSError: One could not be read.
+    """
+    for path in own:
+        for file in sorted((worktree / path).glob("lib*/python*/site-packages/*.dist-info/direct_url.json")):
+            origin = json.loads(file.read_text())
+            if origin["url"].startswith("file:") and not origin.get("dir_info", {}).get("editable"):
+                return f"{file.parent.name} was made of files of the commit"
+    for path in tracked(checkout, ("**/yarn.lock", "**/pnpm-lock.yaml")):
+        if b"file:" in (_bytes(worktree / path) or b""):
+            return f"{path} names files of the commit"
+    return ""
 
 
 def differing(checkout: Git, worktree: Path, main: Path, recipe: Recipe) -> list[str]:
