@@ -1,8 +1,8 @@
 """The release checklist, as far as a machine can go through it: ``python -m tests.release``.
 
-First what costs nothing: one version everywhere, a clean ``main``, a tag that is not taken, a lock file without packages that have
-left. Then the wheel is built, installed into an empty environment, and does there what a user does first. Tag, push and upload
-are a person's: they are printed.
+First what costs nothing: one version everywhere, a clean ``main``, a tag that is not taken, a lock file without packages that
+have left. Then the wheel is built, installed into an empty environment, and does there what a user does first. Tag, push and
+upload are a person's: they are printed.
 """
 
 from __future__ import annotations
