@@ -1,23 +1,27 @@
 """The release checklist, as far as a machine can go through it: ``python -m tests.release``.
 
-First what costs nothing: one version everywhere, a clean ``main``, a tag that is not taken. Then the wheel is built, installed
-into an empty environment, and does there what a user does first. Tag, push and upload are a person's: they are printed.
+First what costs nothing: one version everywhere, a clean ``main``, a tag that is not taken, a lock file without packages that
+have left. Then the wheel is built, installed into an empty environment, and does there what a user does first. Tag, push and
+upload are a person's: they are printed.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from importlib.metadata import distributions
 from pathlib import Path
 
 from corral import __version__
 from tests.run import ROOT, step
 
 BRANCH = "main"
+LOCK = ROOT / "requirements-dev.lock"
 ONE_VERSION = "tests/bundle/test_docs.py::test_one_version_everywhere"
 
 
@@ -33,13 +37,30 @@ def not_ready(repo: Path, version: str) -> Iterator[str]:
         yield f"the tag v{version} exists"
 
 
+def not_installed(lock: str, installed: Iterable[str]) -> Iterator[str]:
+    """Where a lock file is older than the environment that was tested: packages that it pins and that are no longer needed.
+
+    Args:
+        installed: The names of the packages of that environment.
+    """
+    names = {_normal(name) for name in installed}
+    left = [name for line in lock.splitlines() if _normal(name := line.partition("==")[0]) not in names]
+    if left:
+        yield f"{LOCK.name} pins {', '.join(left)}, which is not installed: write it anew (CONTRIBUTING.md)"
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
 def _git(repo: Path, *words: str) -> str:
     return subprocess.run(["git", *words], cwd=repo, check=True, capture_output=True, text=True).stdout
 
 
 def main() -> int:
     """Go through the list, and stop before what takes minutes if the rest is in vain."""
-    reasons = list(not_ready(ROOT, __version__))
+    installed = (package.metadata["Name"] for package in distributions())
+    reasons = [*not_ready(ROOT, __version__), *not_installed(LOCK.read_text(encoding="utf-8"), installed)]
     for reason in reasons:
         print(f"not ready: {reason}", flush=True)
     pytest = [sys.executable, "-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider"]

@@ -125,14 +125,14 @@ def ask_by_http(house: Coordinated, answers: Answers) -> None:
             answer = door.ask(method, target, None if sent is None else json.loads(sent))
             answers.keep_first(f"again {name}: {answer['status']} {error_of(answer['body'])}".rstrip(), answer)
     for name in sorted(api_story.TYPES):
-        if name in HELD_OPEN | ENDS_THE_DAEMON:
-            continue
         method, _, path = name.partition(" ")
         nowhere = re.sub(r"\{\w+\}", "no-such", path)
         body = api_story.BODIES.get(name)
+        answers.keep(f"stranger {name}", door.ask(method, nowhere, body, Authorization=None))
+        if name in HELD_OPEN | ENDS_THE_DAEMON:
+            continue
         if nowhere != path:
             answers.keep(f"nowhere {name}", door.ask(method, nowhere, body))
-        answers.keep(f"stranger {name}", door.ask(method, nowhere, body, Authorization=None))
         for what, bad in _bad_bodies(body) if isinstance(body, dict) else ():
             answers.keep(f"bad {name} [{what}]", door.ask(method, nowhere, bad))
     for name, operation in _operations():

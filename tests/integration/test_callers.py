@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 from corral.config.paths import find_project, socket_path
 from corral.coordination.sessions.actor import person
-from corral.core.routing import EVERYONE, Caller
+from corral.core.errors import NotPermitted, OwnDaemon
+from corral.core.routing import EVERYONE, NO_WORK, PERSON, Caller
 from corral.daemon import nouns
-from corral.faces.http.router import operations
-from tests.integration.mcp.test_identities import Plain, listening
+from corral.faces.http.access import Unauthorised
+from corral.faces.http.router import Operation, operations
+from tests.api_story import DOCUMENT, name_of
+from tests.integration.mcp.client import at
+from tests.integration.mcp.test_identities import listening
 from tests.integration.running import ON_LINUX
 from tests.support.coordinated import Coordinated, eventually
 from tests.support.programs import requires
 
-PERSON = {Caller.PERSON}
-NO_WORK = {Caller.PERSON, Caller.SESSION, Caller.PROGRAM}
 LEFT_TO_SOME = {
     "POST /api/v1/daemon/stop": NO_WORK,
     "POST /api/v1/worktrees/retire": NO_WORK,
@@ -43,29 +48,28 @@ LEFT_TO_SOME = {
     "DELETE /api/v1/agents/{name}/rollout": PERSON,
 }
 """The operations that not everybody may ask for, and who may."""
-MARKS = {
+ENDS = {"POST /worktrees/retire"}
+"""It takes no body that could be a bad one: who may ask for it is not tried."""
+REFUSALS = {kind.name for kind in (NotPermitted, OwnDaemon, Unauthorised)}
+MARKS: dict[Caller | None, dict[str, str]] = {
     Caller.PERSON: {},
     Caller.SESSION: {"CLAUDECODE": "1"},
     Caller.WORK: {"CORRAL_TASK_ID": "0b6ff4a2-8460-4ab7-a7d5-be211917ca79"},
 }
 ASK = """
-import json, sys
-from corral.client.connection import Client
-from corral.core.errors import CorralError
-root, names = sys.argv[1], json.loads(sys.argv[2])
-from pathlib import Path
-from corral.config.paths import find_project
-client, refused = Client(find_project(Path(root))), []
-for name in names:
-    method, _, path = name.partition(" ")
-    try:
-        client.request(method, path.removeprefix("/api/v1"), ["no such body"])
-    except CorralError as error:
-        if error.code == "CORRAL-ERR-011":
-            refused.append(name)
-print(json.dumps(refused))
+import http.client, json, socket, sys
+address, headers = sys.argv[1], json.loads(sys.argv[2])
+for method, path, body in json.load(sys.stdin):
+    link = http.client.HTTPConnection("localhost" if address.startswith("/") else address, timeout=30)
+    if address.startswith("/"):
+        link.sock = socket.socket(socket.AF_UNIX)
+        link.sock.connect(address)
+    link.request(method, path, body, headers)
+    answer = link.getresponse()
+    print(json.dumps([answer.status, json.loads(answer.read())["error"] if answer.status >= 400 else None]))
+    link.close()
 """
-
+"""Asks what it reads, over the socket or by TCP, and prints status and error of each."""
 HOLD = """
 import http.client, json, socket, sys
 link = http.client.HTTPConnection("localhost")
@@ -88,29 +92,24 @@ def test_each_operation_says_who_may_ask_for_it() -> None:
     assert {name: callers for name, callers in left.items() if callers != EVERYONE} == LEFT_TO_SOME
 
 
-@pytest.mark.parametrize("caller", Caller)
-def test_those_who_may_not_are_refused_and_the_others_are_heard(house: Coordinated, caller: Caller) -> None:
-    changing = [
-        f"{one.route.method} {one.path}".replace("{", "no-").replace("}", "")
-        for one in operations(nouns.every())
-        if one.route.method != "GET" and any(argument.place == "body" for argument in one.arguments)
-    ]
-    only = {
-        name.replace("{", "no-").replace("}", "") for name, callers in LEFT_TO_SOME.items() if caller not in callers
-    }
-    asked = sorted({*changing, *only})
-    if caller is Caller.PROGRAM:
-        of_hooks = {name for name in asked if "/hooks/" in name}
-        assert _refused_over_tcp(house, asked) == only | of_hooks
-    else:
-        done = subprocess.run(
-            [sys.executable, "-c", ASK, str(house.root), json.dumps(asked)],
-            env={**os.environ, "CORRAL_PROJECT": str(house.root), **MARKS[caller]},
-            capture_output=True, text=True, timeout=60, check=True,
-        )  # fmt: skip
-        assert {*json.loads(done.stdout)} == only
+@pytest.mark.parametrize("caller", [*Caller, None])
+def test_each_caller_is_refused_what_the_operation_declares_and_heard_else(
+    house: Coordinated, caller: Caller | None
+) -> None:
+    """None: a program without the token. What takes a body is asked with a bad one, and what names something, for nothing."""
+    wrong, refused = [], {}
+    for one, (status, error) in _answers(house, caller, every := operations(nouns.every())):
+        name = f"{one.route.method} {one.path}"
+        if error and error["name"] not in _documented(one, status):
+            wrong.append(f"{name}: {status} {error['name']} is not declared")
+        if error and not (error["message"] and error["cause"] and error["remedy"]):
+            wrong.append(f"{name}: {error}")
+        if error and error["name"] in REFUSALS:
+            refused[name] = (status, error["name"])
+    assert not wrong, "\n".join(wrong)
+    assert refused == {f"{one.route.method} {one.path}": kind for one in every if (kind := _refusal(one, caller))}
     assert house.json("daemon", "status")
-    if only:
+    if caller in (Caller.SESSION, Caller.WORK, Caller.PROGRAM):
         eventually(lambda: {"merge.approve", "merge.bypass", "target.freeze", "agent.pin"} <= _refused_on_record(house))
 
 
@@ -146,14 +145,49 @@ def test_a_task_is_no_person_where_it_has_left_its_parents_and_its_environment(h
     assert house.ask("GET", "/targets/stopped") == []
 
 
-def _refused_over_tcp(house: Coordinated, names: list[str]) -> set[str]:
-    program, refused = Plain(house), set()
-    for name in names:
-        method, _, path = name.partition(" ")
-        status, answer, _ = program.send(method, path, ["no such body"])
-        if status == 403 and answer["error"]["code"] == "CORRAL-ERR-011":
-            refused.add(name)
-    return refused
+def _answers(
+    house: Coordinated, caller: Caller | None, every: list[Operation]
+) -> Iterator[tuple[Operation, tuple[int, Any]]]:
+    """What each operation answers this caller: the status, and the error."""
+    address, headers = str(socket_path(find_project(house.root))), {"Content-Type": "application/json"}
+    if caller in (Caller.PROGRAM, None):
+        url, token = at(house)
+        address, headers = urlsplit(url).netloc, headers | (token if caller else {})
+    asked = [one for one in every if name_of(one) not in ENDS or _refusal(one, caller)]
+    requests = [
+        (
+            one.route.method,
+            re.sub(r"\{\w+\}", "no-such", one.path),
+            '["no such body"]' if any(argument.place == "body" for argument in one.arguments) else None,
+        )
+        for one in asked
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", ASK, address, json.dumps(headers)],
+        env={**os.environ, "CORRAL_PROJECT": str(house.root), **MARKS.get(caller, {})},
+        input=json.dumps(requests), capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    return zip(asked, map(json.loads, done.stdout.splitlines()), strict=True)
+
+
+def _refusal(one: Operation, caller: Caller | None) -> tuple[int, str] | None:
+    """With which status and name it refuses this caller, as it declares it; None: it does not."""
+    if caller is None:
+        return Unauthorised.status, Unauthorised.name
+    if caller is Caller.PROGRAM and one.tag == "hooks":  # an event acts as the session that it names
+        return NotPermitted.status, NotPermitted.name
+    kind = OwnDaemon if one.route.callers == NO_WORK else NotPermitted
+    return None if caller in one.route.callers else (kind.status, kind.name)
+
+
+def _documented(one: Operation, status: int) -> list[str]:
+    """The names of the errors that the document says it answers with this status."""
+    answers = DOCUMENT["paths"][one.path][one.route.method.lower()]["responses"]
+    shape = answers.get(str(status)) or DOCUMENT["components"]["responses"][f"{status // 100}XX"]
+    names: list[str] = shape["content"]["application/json"]["schema"]["properties"]["error"]["properties"]["name"][
+        "enum"
+    ]
+    return names
 
 
 def _refused_on_record(house: Coordinated) -> set[str]:

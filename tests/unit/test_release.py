@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.release import not_ready
+from tests.release import not_installed, not_ready
 
 
 @pytest.fixture
@@ -43,3 +43,10 @@ def test_every_reason_is_told_at_once(repo: Path) -> None:
 def test_no_branch_is_not_main(repo: Path) -> None:
     git(repo, "switch", "--quiet", "--detach")
     assert list(not_ready(repo, "1.2.3")) == ["no branch is checked out, not main"]
+
+
+def test_a_lock_file_with_a_package_that_has_left_is_told() -> None:
+    lock = "PyYAML==6.0.2\njaraco.classes==3.4.0\nfastapi==0.165.0\ntyper==0.29.2\n"
+    (reason,) = not_installed(lock, ["pyyaml", "jaraco_classes"])
+    assert "pins fastapi, typer," in reason
+    assert not [*not_installed(lock, ["pyyaml", "jaraco_classes", "FastAPI", "typer"])]

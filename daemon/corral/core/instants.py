@@ -62,6 +62,14 @@ def when_landed(expected_s: float | None) -> str:
     return f"lands in about {in_words(expected_s)}"
 
 
+def short_span(seconds: float) -> str:
+    """A duration in its largest unit, for a column: ``5s``, ``12m``, ``3h``, ``8d``."""
+    for unit in ("d", "h", "m"):
+        if seconds >= _UNITS_S[unit]:
+            return f"{seconds // _UNITS_S[unit]:.0f}{unit}"
+    return f"{max(0, int(seconds))}s"
+
+
 def in_words(seconds: float) -> str:
     """A duration as people say it, in its largest unit: ``12 min``."""
     for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):

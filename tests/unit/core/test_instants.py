@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from corral.core.instants import LONGEST_SPAN_S, in_words, span_s, when_landed
+from corral.core.instants import LONGEST_SPAN_S, in_words, short_span, span_s, when_landed
 
 
 @pytest.mark.parametrize(
@@ -46,3 +46,10 @@ def test_a_duration_is_said_in_its_largest_unit(seconds: float, words: str) -> N
 )
 def test_it_is_said_when_a_request_lands(expected_s: float | None, words: str) -> None:
     assert when_landed(expected_s) == words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(-1, "0s"), (59.9, "59s"), (60, "1m"), (7199, "1h"), (8 * 86_400 + 5, "8d"), (1e8, "1157d")]
+)
+def test_a_duration_is_written_in_its_largest_unit_for_a_column(seconds: float, text: str) -> None:
+    assert short_span(seconds) == text

@@ -12,11 +12,12 @@ from rich.text import Text
 from corral.client.connection import Client, segment
 from corral.core.errors import CorralError, NotFound
 from corral.core.run_heading import run_heading
+from corral.core.tones import tone_of
 from corral.core.tree import indented
 from corral.faces.screen import panels
 from corral.faces.screen.actions import RowSubject, subject_of
 from corral.faces.screen.log_view import TAIL, split
-from corral.faces.screen.text import Glyphs, Row, joined, style_of
+from corral.faces.screen.text import Glyphs, Row, joined
 
 LONGEST = 20_000
 """Characters of a text that are shown; the whole is in the JSON of the command line."""
@@ -141,7 +142,7 @@ class Details:
         parts: Parts = [("\nIts steps\n", "dim")] if steps else []
         for depth, step in indented(steps):
             parts += [(f"{'  ' * (depth + 1)}{step['number']} {self._glyphs.line(step['step'])}  ", "plain")]
-            parts += [(f"{step['outcome']}\n", style_of(step["outcome"]))]
+            parts += [(f"{step['outcome']}\n", tone_of(step["outcome"]))]
         return parts
 
     def _merge(self, merge_id: str) -> Parts:
@@ -196,7 +197,7 @@ class Details:
     # -- parts --------------------------------------------------------------------------------------------------
 
     def _heading(self, title: str, state: str) -> Parts:
-        return [(self._glyphs.line(title), "bold"), ("  ", "plain"), (f"{state}\n", style_of(state))]
+        return [(self._glyphs.line(title), "bold"), ("  ", "plain"), (f"{state}\n", tone_of(state))]
 
     def _facts(self, facts: Sequence[tuple[str, Any]]) -> Parts:
         parts: Parts = []

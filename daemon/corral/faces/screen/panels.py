@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from corral.core.outcomes import FAILURES
+from corral.core.tones import tone_of
 from corral.faces.screen import feed
 from corral.faces.screen.table import Column
-from corral.faces.screen.text import Row, short_age, style_of
+from corral.faces.screen.text import Row, short_age
 
 NEEDS, TASKS, AGENTS, MERGES, LOCKS, MAIL, LOG = "needs", "tasks", "agents", "merges", "locks", "mail", "log"
 _WAITING = ("merge_approval", "waiting_session", "held_merge", "paused_work", "limit_reached")
@@ -215,7 +216,7 @@ PANELS: Sequence[Panel] = (
         lambda row: row["session_id"],
         [
             Column("NAME", lambda row: row["agent_name"], 16, 20),
-            Column("STATE", _agent_state, 12, 36, lambda row: style_of(_agent_state(row))),
+            Column("STATE", _agent_state, 12, 36, lambda row: tone_of(_agent_state(row))),
             Column("TASK", _agent_doing),
             Column("USED", _usage, 16, 100, _dim, right=True),
             _age_of("started_at"),

@@ -17,7 +17,8 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from corral.faces.screen.text import STYLES, Glyphs, Row, style_of
+from corral.core.tones import tone_of
+from corral.faces.screen.text import STYLES, Glyphs, Row
 
 MARK = 2
 """Cells before the first column, for the cursor."""
@@ -190,7 +191,7 @@ class RowTable(ScrollView, can_focus=True):
         cells = []
         for column in self._shown():
             value = column.value(row)
-            style = column.style(row) if column.style is not None else style_of(str(value))
+            style = column.style(row) if column.style is not None else tone_of(str(value))
             cells.append((column, "" if value is None else value, style))
         if here:
             base += self.get_component_rich_style("table--cursor" if self.has_focus else "table--mark", partial=True)

@@ -12,7 +12,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.style import Style
 from rich.text import Text
 
-from corral.core.instants import UTC, parse
+from corral.core.instants import UTC, parse, short_span
 from corral.core.visible import one_line, visible
 
 Row = dict[str, Any]
@@ -28,30 +28,6 @@ STYLES = {
     "bold": Style(bold=True),
     "plain": Style(),
 }
-_OF_STATES = {
-    "good": ("landed", "completed", "passed", "active", "acknowledged"),
-    "busy": ("running", "verifying", "spawning", "queued"),
-    "wait": (
-        "held",
-        "waiting",
-        "pending",
-        "unverified",
-        "bypassed",
-        "interrupted",
-        "unguarded",
-        "urgent",
-        "high",
-        "terminating",
-    ),
-    "bad": ("conflict", "failed", "red", "dead", "stalled"),
-    "dim": ("cancelled", "dismissed", "superseded", "disconnected", "idle", "read"),
-}
-_BY_STATE = {state: style for style, states in _OF_STATES.items() for state in states}
-
-
-def style_of(state: str) -> str:
-    """The name of the style of a state."""
-    return _BY_STATE.get(state, "plain")
 
 
 class Glyphs:
@@ -105,10 +81,7 @@ def short_age(instant: str | None, now: datetime | None = None) -> str:
     if not instant:
         return ""
     seconds = ((now or datetime.now(UTC)) - parse(instant)).total_seconds()
-    for size, unit in ((86_400, "d"), (3600, "h"), (60, "m")):
-        if seconds >= size:
-            return f"{int(seconds // size)}{unit}"
-    return "now"
+    return "now" if seconds < 60 else short_span(seconds)
 
 
 def joined(parts: Sequence[tuple[str, str]]) -> Text:

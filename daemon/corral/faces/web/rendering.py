@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from corral.core.instants import in_words, parse, when_landed
+from corral.core.tones import tone_of
 from corral.core.visible import visible
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 FOLDER = Path(__file__).parent
-GOOD = frozenset({"landed", "passed", "completed", "active", "done", "green"})
-BAD = frozenset({"failed", "dead", "conflict", "red", "error", "stalled", "unguarded", "faulted"})
-BUSY = frozenset({"running", "verifying", "spawning", "terminating"})
-ASKS = frozenset({"held", "interrupted", "unverified", "bypassed", "waits for approval"})
+_CLASSES = {"wait": "asks", "dim": "plain"}
+"""The classes of tones that have another name in the style sheet."""
 
 
 @cache
@@ -81,10 +80,8 @@ def ago(instant: str | None, now: datetime) -> Markup:
 
 def tone(state: str) -> str:
     """The class of a state: its colour stands beside its word, never alone."""
-    for name, states in (("good", GOOD), ("bad", BAD), ("busy", BUSY), ("asks", ASKS)):
-        if state in states:
-            return name
-    return "plain"
+    name = tone_of(state)
+    return _CLASSES.get(name, name)
 
 
 def number(value: float | None) -> str:

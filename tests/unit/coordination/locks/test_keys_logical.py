@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corral.coordination.locks import globs
-from corral.coordination.locks.keys import LockKey, ancestors, keys_overlap, literal_key, parse_key
+from corral.coordination.locks.keys import NAMESPACES, LockKey, ancestors, keys_overlap, literal_key, parse_key
 from corral.core.errors import CorralError, NotPermitted
 from tests.support.examples import examples
 
@@ -156,3 +158,12 @@ def test_a_file_may_look_like_a_namespace() -> None:
     assert not keys_overlap(parse_key("./db:x"), parse_key("db:x"))
     assert keys_overlap(parse_key("./d?:*"), literal_key("db:x/y", fold=False))
     assert not keys_overlap(parse_key("*"), parse_key("db:x"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["daemon/corral/coordination/locks/tools.py", "daemon/corral/faces/mcp/help.md", "skills/reserving-files/SKILL.md"],
+)
+def test_what_a_model_reads_of_logical_keys_names_every_namespace(text: str) -> None:
+    words = (Path(__file__).parents[4] / text).read_text(encoding="utf-8")
+    assert [name for name in NAMESPACES if f"{name}:" not in words] == []

@@ -10,19 +10,13 @@ from typing import Any, TextIO
 
 from corral.config.paths import bundle_dir
 from corral.core.errors import ConfigInvalid, CorralError
+from corral.core.tones import tone_of
 from corral.core.visible import one_line, visible
 from corral.faces.cli.terminal.context import Common, Format
 from corral.faces.cli.terminal.stdio import can_write
 
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
-_STATES = {
-    "green": ("landed", "completed", "passed", "active"),
-    "cyan": ("running", "verifying"),
-    "yellow": ("held", "waiting", "unverified", "bypassed", "interrupted"),
-    "red": ("conflict", "failed", "red", "dead"),
-    "dim": ("cancelled", "dismissed", "superseded", "disconnected"),
-}
-_COLOURS = {name: colour for colour, names in _STATES.items() for name in names}
+_COLOURS = {"good": "green", "busy": "cyan", "wait": "yellow", "bad": "red", "dim": "dim", "plain": ""}
 
 
 def coloured(stream: Any = None) -> bool:
@@ -38,7 +32,7 @@ def paint(text: str, style: str, stream: Any = None) -> str:
 
 def state(text: str) -> str:
     """A state in its colour."""
-    return paint(text, _COLOURS.get(text, ""))
+    return paint(text, _COLOURS[tone_of(text)])
 
 
 def waiting(reason: str) -> str:

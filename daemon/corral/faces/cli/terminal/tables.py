@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from corral.core.instants import UTC, parse
+from corral.core.instants import UTC, parse, short_span
 from corral.core.visible import one_line, visible
 from corral.faces.cli.terminal.output import echo, paint, printed, state
 from corral.faces.cli.terminal.stdio import can_write, columns
@@ -157,11 +157,7 @@ def _fitted(lines: Sequence[Sequence[str]], *, between: int, room: int | None) -
 
 def age(instant: str) -> str:
     """The time since an instant in its largest unit: ``5s``, ``12m``, ``3h``, ``8d``."""
-    seconds = max(0, int((datetime.now(UTC) - parse(instant)).total_seconds()))
-    for size, unit in ((86_400, "d"), (3600, "h"), (60, "m")):
-        if seconds >= size:
-            return f"{seconds // size}{unit}"
-    return f"{seconds}s"
+    return short_span((datetime.now(UTC) - parse(instant)).total_seconds())
 
 
 def _cell(row: Row, of: str | Callable[[Any], str]) -> str:

@@ -29,17 +29,6 @@ MOST_ROWS = 60
 """Places and slots that are drawn."""
 MOST_RUNS = 2000
 """Verifications that are drawn: the newest."""
-TONES = {
-    "completed": "good",
-    "failed": "bad",
-    "faulted": "asks",
-    "cancelled": "plain",
-    "interrupted": "asks",
-    "returned": "plain",
-    "passed": "good",
-    "error": "asks",
-    "dropped": "plain",
-}
 
 
 @dataclass(frozen=True)
@@ -81,7 +70,7 @@ async def page(services: Services, visit: Visit, _item: str) -> dict[str, Any]:
     return {
         "title": "Timeline", "lanes": lanes[:MOST_ROWS], "left_out": max(0, len(lanes) - MOST_ROWS), "span": span,
         "spans": [*SPANS], "rows": rows[::-1][:200], "marks": _marks(since, now), "live": following(seq),
-        "width": WIDTH, "height": TOP + ROW * max(1, min(len(lanes), MOST_ROWS)) + 6, "tones": TONES,
+        "width": WIDTH, "height": TOP + ROW * max(1, min(len(lanes), MOST_ROWS)) + 6,
     }  # fmt: skip
 
 
@@ -128,7 +117,7 @@ def _bar(
     width = max(3.0, _x(parse(ended) if ended else now, since, now) - x)
     label = named[: int(width // 7)] if width > 40 else ""
     tip = f"{tip}, from {began} to {ended or 'now'}"
-    return Bar(round(x, 1), round(width, 1), TONES.get(what, tone(what)), tip, label, link)
+    return Bar(round(x, 1), round(width, 1), tone(what), tip, label, link)
 
 
 def _x(at: datetime, since: datetime, now: datetime) -> float:
