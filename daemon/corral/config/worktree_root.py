@@ -22,6 +22,7 @@ from pathlib import Path
 
 from corral.config import ownership
 from corral.config.paths import Project, is_git_directory
+from corral.core import files
 from corral.core.errors import PathReplaced, Unsupported
 from corral.core.identifiers import new_id
 
@@ -198,6 +199,7 @@ def _mark(path: Path, project_id: str, repository: Path) -> None:
     marks = {"project_id": project_id, "repository": str(repository), "inode": path.lstat().st_ino}
     partial = path / f"{MARKER}.{new_id()}"  # several worktrees may be the first at the same moment
     partial.write_text(json.dumps(marks, indent=2) + "\n")
+    files.settle(partial)  # without it nothing in the folder is Corral's
     partial.replace(path / MARKER)
 
 

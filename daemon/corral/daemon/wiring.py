@@ -250,9 +250,11 @@ def _recover(services: Services, stale_locks: StaleLocks) -> tuple[Recovery, Rec
     landings = Recovery("landings", "Landings that a dead daemon left", services.of(Queue).recover, faults)
     title = "Lock files that a dead daemon left"
     locks_left = Recovery("locks", title, lambda _at: stale_locks.at_start(worktrees.own_folders()), faults)
+    title = "What a power cut left of git's objects"
+    objects = Recovery("objects", title, worktrees.after_power_cut, faults)
     title = "The worktree of a dry run of the verification"
     dry_runs = Recovery("dry_runs", title, lambda at: dry_run.take_down(git, verification, at), faults)
-    for recovery in (locks_left, dry_runs, landings, workers):
+    for recovery in (locks_left, objects, dry_runs, landings, workers):
         recovery.run(now())
     return workers, landings
 

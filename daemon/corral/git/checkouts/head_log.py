@@ -29,12 +29,12 @@ class Step(NamedTuple):
         return _CREATES.match(self.message) is not None
 
 
-def steps(checkout: Git) -> list[Step]:
-    """The steps of HEAD, the oldest first; read from the file, which tells also where HEAD's branch is gone."""
+def steps(git: Git, ref: str = "HEAD") -> list[Step]:
+    """The steps of HEAD, or of a full ref, the oldest first; read from the file, which tells also where HEAD's branch is gone."""
     try:
-        data = (checkout.git_dir / "logs" / "HEAD").read_bytes()
+        data = ((git.git_dir if ref == "HEAD" else git.common_dir) / "logs" / ref).read_bytes()
     except OSError:  # not kept, or not in a file
-        result = checkout.run("log", "--walk-reflogs", "--format=%H %gs", "HEAD")
+        result = git.run("log", "--walk-reflogs", "--format=%H %gs", ref)
         lines = result.text.splitlines() if result.ok else []
         return [Step(sha, message) for sha, _, message in (line.partition(" ") for line in reversed(lines))]
     moves = []

@@ -51,8 +51,9 @@ def take(checkout: Git) -> bool:
 
 def is_ours(checkout: Git) -> bool:
     """Whether the lock exists and was created by :func:`take`, in this process or an earlier one."""
+    own, lock = _own(checkout), path(checkout)
     try:
-        return path(checkout).read_bytes() == _own(checkout).read_bytes() != b""
+        return lock.samefile(own) or lock.read_bytes() == own.read_bytes() != b""
     except OSError:
         return False
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from corral.config.inodes import folder_id
+from corral.core import files
 from corral.core.errors import Conflict, CorralError, GitFailed, NotFound, Unsupported, WorkAtRisk
 from corral.git import refs
 from corral.git.checkouts import head_log, status, submodules, whole
@@ -40,6 +41,10 @@ Remake = Callable[[Path], object]
 """Creates the folder again after a failing git has removed it."""
 
 INITIALIZING = "initializing"
+
+_TIES = ("gitdir", "commondir")
+"""The files in an entry that tie it to its folder and to the repository; git writes them once, and never through."""
+
 _ATTEMPTS = 10
 
 
@@ -116,7 +121,9 @@ def _make(repo: Git, path: Path, what: list[str], remake: Remake, fill: Callable
                 cause="core.worktree is set in the repository's shared configuration.",
                 remedy="`git config --unset core.worktree`, or move it to the main worktree's own configuration.",
             )
-        fill(prove(repo, own))
+        checkout = prove(repo, own)
+        files.settle(path / ".git", *(checkout.git_dir / name for name in _TIES))
+        fill(checkout)
     except CorralError:
         _undo(repo, own)
         raise

@@ -257,7 +257,8 @@ _SHAPES: dict[str, Callable[[_Work], Candidate | Conflicted | None]] = {
 
 
 def hold(repo: Git, merge_id: str, sha: str) -> None:
-    """Protect a candidate from garbage collection, and make it findable after a crash."""
+    """Protect a commit from garbage collection and power cuts, and make it findable after a crash."""
+    repo.flush()
     repo.check("update-ref", "-m", "corral: candidate", _hold_ref(merge_id), refs.oid(sha))
 
 

@@ -66,7 +66,7 @@ def write_note(checkout: Git, old_sha: str, new_sha: str) -> Note:
         if step.path in dirty or (step.old_mode == ABSENT and is_file(checkout.top / step.path))
     ]
     note = Note(old_sha, new_sha, users)
-    files.replace(checkout.git_dir / _NOTE, os.fsencode(str(note)))
+    files.replace(checkout.git_dir / _NOTE, os.fsencode(str(note)), durable=True)
     return note
 
 

@@ -171,4 +171,4 @@ def _read(checkout: Git) -> tuple[str, str] | None:
 
 
 def _write(checkout: Git, signature: str, rest: str) -> None:
-    files.replace(checkout.git_dir / _RECORD, os.fsencode(f"{signature}\0{rest}"))
+    files.replace(checkout.git_dir / _RECORD, os.fsencode(f"{signature}\0{rest}"), durable=True)

@@ -14,6 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from shlex import quote
 
+from corral.core import files
 from corral.core.errors import InvalidInput
 from corral.git import refs
 from corral.git.checkouts import index_lock
@@ -137,6 +138,7 @@ def _land_in_checkout(
     if tried is None:
         return Moved()
     if tried.has_arrived:
+        files.flush(path)  # a power cut must not leave the files empty of which the index says that they landed
         return Landed(new_sha)
     result = tried.result
     if tried.stuck:

@@ -19,6 +19,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from corral.core import files
 from corral.core.errors import GitFailed, InvalidInput, NotAProject
 from corral.git.process import process
 from corral.git.process.bounds import Bounds
@@ -50,6 +51,9 @@ _PINNED = {
     # Git itself waits for a ref lock that is held briefly: milliseconds.
     "core.filesRefLockTimeout": "5000",
     "core.packedRefsTimeout": "10000",
+    # What a ref names, and the ref, outlive a power cut. By default git writes neither objects nor refs through.
+    "core.fsync": "committed,reference",
+    "core.fsyncMethod": "batch",
 }
 
 _FIXED = {
@@ -258,6 +262,19 @@ class Git:
         if not result.ok:
             raise result.failure()
         return result
+
+    def flush(self) -> None:
+        """Wait until every object of the repository is on its disk: the git of an agent or a person does not.
+
+        Raises:
+            GitFailed: The disk does not take them.
+        """
+        try:
+            files.flush(self.common_dir)
+        except OSError as error:
+            raise GitFailed(
+                f"What is in {self.common_dir} could not be written to its disk: {error.strerror}."
+            ) from error
 
     @property
     def top(self) -> Path:

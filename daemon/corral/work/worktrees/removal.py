@@ -50,6 +50,7 @@ def take_down(context: WorktreeContext, row: WorktreeRow, reason: str) -> str | 
     if not worktrees.repair(repo, path, branch, lambda: ownership.prove_remains(context, row), sparse=sparse):
         return None
     lost = keep_before_removal(context, ownership.prove(context, row), row, reason)
+    repo.flush()  # a power cut must not take the commits after their files are gone
     if not ((submitted or _holds_no_commit(context, row)) and _removed_clean(context, row)):
         _remove_preserved(context, row, reason, submitted=submitted)
     if not submitted:  # the branch goes too, unless it alone holds something

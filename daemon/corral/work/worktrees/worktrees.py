@@ -14,12 +14,22 @@ from typing import NamedTuple
 
 from corral.config.paths import find_checkout
 from corral.coordination.sessions.store import sessions
-from corral.core.errors import Conflict, LimitReached, NotFound, NotPermitted, PathReplaced, TargetGone, WorkAtRisk
+from corral.core.errors import (
+    Conflict,
+    CorralError,
+    LimitReached,
+    NotFound,
+    NotPermitted,
+    PathReplaced,
+    TargetGone,
+    WorkAtRisk,
+)
 from corral.core.identifiers import check_name
+from corral.core.logs import logger
 from corral.core.payload import Payload, picked
-from corral.core.states import WorktreePurpose, WorktreeState
+from corral.core.states import LIVE_WORKTREES, WorktreePurpose, WorktreeState
 from corral.git import refs
-from corral.git.checkouts import private, salvage
+from corral.git.checkouts import private, salvage, unwritten
 from corral.git.checkouts.identity import real_place
 from corral.git.checkouts.worktrees import Remake
 from corral.git.process.command import Git
@@ -37,6 +47,8 @@ WIRE_FIELDS = ("worktree_id", "name", "path", "branch", "base_sha", "purpose", "
 MOST_OF_A_SESSION = 20
 """Worktrees that one session can ask for at a time; those of tasks are bounded by the number of agents."""
 MOST_OF_PEOPLE = 100
+
+log = logger("worktrees")
 
 
 class GivenBack(NamedTuple):
@@ -78,6 +90,36 @@ class Worktrees:
         with self._context.db.reading() as conn:
             rows = worktree_rows.listing(conn, states=states)
         return [Path(row["path"]) for row in rows if row["purpose"] != WorktreePurpose.VERIFY and self._is_own(row)]
+
+    def after_power_cut(self, _now: datetime) -> None:
+        """Bring worktrees back to commits that are whole, where a power cut left objects without content.
+
+        Raises:
+            CorralError: Git refused.
+            OSError: The folder of the objects cannot be read or written.
+        """
+        emptied = unwritten.set_aside(self._context.repo)
+        if not emptied:
+            return
+        with self._context.db.reading() as conn:
+            rows = worktree_rows.listing(conn, states=LIVE_WORKTREES)
+        for row in rows:
+            if row["branch"] is None:
+                continue
+            own, base = refs.branch_ref(row["branch"]), row["base_sha"]
+            if (sha := unwritten.step_back(self._context.repo, own, base)) is not None:
+                log.warning("stepped_back", branch=row["branch"], sha=sha)
+            if not self._is_own(row) or not Path(row["path"]).is_dir():
+                continue
+            try:
+                checkout = ownership.prove(self._context, row)
+                unwritten.step_back(checkout, "HEAD", base)
+                unwritten.renew_index(checkout)
+            except CorralError as error:  # its removal makes its entry anew
+                log.warning("worktree_not_whole", worktree=row["name"], reason=error.message)
+        for file in emptied:
+            file.unlink(missing_ok=True)
+        log.warning("objects_were_empty", count=len(emptied))
 
     def is_own(self, name: str) -> bool:
         """Whether what stands at the path of this worktree is Corral's, or nothing."""
