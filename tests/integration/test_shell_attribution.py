@@ -122,6 +122,17 @@ def test_another_checkout_is_compared_only_if_the_command_names_it(house: Coordi
         assert "in another checkout" in naming.end(), command
 
 
+def test_an_edit_that_nobody_was_asked_about_is_told_to_both(pair: Coordinated) -> None:
+    """Its hook timed out, say, or another hook rewrote the path after Corral's was asked."""
+    edit(pair, "ann", "a.py", "ann's\n")
+    written = {"file_path": str(pair.root / "a.py")}
+    said = told(pair.hook("PostToolUse", "ben", tool_name="Edit", tool_use_id="other", tool_input=written))
+    assert "Your edit changed a.py, which " in said and "Undo your change" in said
+    assert " edited a.py while you hold it. Read the file again" in notices(pair, "ann")
+    assert "while you hold it" not in notices(pair, "ben")
+    assert locks(pair) == {"a.py": "ann"}
+
+
 def test_what_anothers_command_deletes_is_brought_back_by_the_command_that_is_named(pair: Coordinated) -> None:
     edit(pair, "ann", "src/b.py", "half done\n")
     edit(pair, "ann", "new file.txt", "never committed\n")
