@@ -92,6 +92,8 @@ async def answer(services: Services, name: str, payload: Mapping[str, Any]) -> P
         InvalidInput: It names no session that could be.
     """
     event, call = hook_events.read(name, payload, services.now()), last_look.call_of(payload)
+    if event.is_guest and is_read_only(event.command):
+        return {}
     if event.unheard is not None:
         begin, end = map(iso, event.unheard)
         await services.store.write(message_rows.put_back, event.actor, begin, end)
