@@ -115,6 +115,41 @@ def test_a_session_of_another_place_is_asked_about_where_its_file_is(
         guest.close()
 
 
+def test_a_command_from_another_place_is_judged_by_the_project_that_it_concerns(house: Coordinated, join: Join) -> None:
+    """Whether it is run in that project, or only names a path there."""
+    above, name = house.root.parent, house.root.name
+    join("ada").edits(HELD)
+    written = {"file_path": str(house.root / HELD)}
+    house.hook("PostToolUse", "ada", tool_name="Write", tool_use_id=f"u-{HELD}", tool_input=written)
+    guest = Client(above, "guest")
+
+    def runs(command: str, event: str = "PreToolUse", cwd: Path = above) -> dict[str, Any]:
+        call = {"tool_name": "Bash", "tool_input": {"command": command}, "tool_use_id": command}
+        return guest.hook(event, session_id="guest", cwd=str(cwd), **call)
+
+    try:
+        assert runs(f"cat {name}/README.md") == runs("git stash") == {}
+        assert [row["session_id"] for row in house.json("session", "list")] == ["ada"], "it concerns nobody here"
+        for command, cwd in (
+            (f"cd {name} && git stash", above),
+            (f"git -C {name} stash", above),
+            ("git stash", house.root),
+        ):
+            assert "`git stash` would touch work of" in (denied(runs(command, cwd=cwd)) or ""), command
+        command = f"echo theirs > {name}/{HELD}"
+        assert runs(command) == {}
+        (house.root / HELD).write_text("theirs\n")
+        assert f"Your shell command changed {HELD}, which " in told(runs(command, "PostToolUse"))
+        assert f"changed {HELD} by a shell command" in told(house.hook("UserPromptSubmit", "ada", prompt="go on"))
+        row = next(row for row in house.json("session", "list") if row["session_id"] == "guest")
+        assert row["status"] == "idle", "nothing else is heard of it"
+        assert not [need for need in house.json("status")["needs_you"] if need["kind"] == "silent_mod"]
+        with frozen(house):
+            assert runs(command) == {}
+    finally:
+        guest.close()
+
+
 MOUNTED_TWICE = 'mount --bind "$1" "$2" && cd "$2" && exec "$3" -I -S "$4" PreToolUse'
 
 

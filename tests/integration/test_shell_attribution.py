@@ -120,6 +120,36 @@ def test_another_checkout_is_compared_only_if_the_command_names_it(house: Coordi
         naming = Shell(house, "ann", command, place)
         (house.root / f"named-{number}.txt").write_text("x")
         assert "in another checkout" in naming.end(), command
+    other = Path(house.json("worktree", "create", "w2")["path"])
+    for number, command in enumerate(
+        (f"touch {other.parent}/*/x", "for d in ../w?/; do touch $d/x; done", "cd .. && touch */x")
+    ):
+        naming = Shell(house, "ann", command, place)
+        (other / f"all-{number}.txt").write_text("x")
+        assert f"in another checkout ({other})" in naming.end(), command
+
+
+def test_an_edit_that_nobody_was_asked_about_is_told_to_both(pair: Coordinated) -> None:
+    """Its hook timed out, say, or another hook rewrote the path after Corral's was asked."""
+    edit(pair, "ann", "a.py", "ann's\n")
+    written = {"file_path": str(pair.root / "a.py")}
+    said = told(pair.hook("PostToolUse", "ben", tool_name="Edit", tool_use_id="other", tool_input=written))
+    assert "Your edit changed a.py, which " in said and "Undo your change" in said
+    assert " edited a.py while you hold it. Read the file again" in notices(pair, "ann")
+    assert "while you hold it" not in notices(pair, "ben")
+    assert locks(pair) == {"a.py": "ann"}
+
+
+@pytest.mark.slow("a look that comes ten seconds after the first one")
+def test_what_a_command_in_the_background_writes_after_its_end_was_told_is_told_to_the_holder(
+    pair: Coordinated,
+) -> None:
+    edit(pair, "ann", "a.py", "ann's\n")
+    assert Shell(pair, "ben", "(sleep 1; echo x > a.py) &").end() == ""
+    (pair.root / "a.py").write_text("x\n")
+    text = eventually(lambda: said if "a.py, which you hold, changed" in (said := notices(pair, "ann")) else None)
+    subprocess.run(shlex.split(text[text.index("git -C") :].splitlines()[0]), check=True)
+    assert (pair.root / "a.py").read_text() == "ann's\n"
 
 
 def test_what_anothers_command_deletes_is_brought_back_by_the_command_that_is_named(pair: Coordinated) -> None:

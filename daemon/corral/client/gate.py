@@ -30,7 +30,8 @@ from corral.core.log_files import append_line
 DEADLINE_S = 4.0
 """Time limit for a hook event, seconds; the client gives up on the bridge after 5 s."""
 GUARD_S = 3.0
-"""The same for the event before an edit or a shell command, which also waits for a daemon that starts; the last look follows."""
+"""The same for the event before an edit or a shell command, which also waits for a daemon that starts; the last look follows.
+Also for the daemon of another project in which a command is run."""
 START_S = 25.0
 """Time limit for the start of a daemon, seconds."""
 TOOL_DEADLINE_S = 120.0
@@ -146,7 +147,7 @@ class Gate:
         self._starter: threading.Thread | None = None
         self._calls: dict[str | int, socket.socket] = {}
         self._lock = threading.Lock()
-        self._elsewhere = Elsewhere(project, lambda other, folder: Gate(other, folder)._ask)
+        self._elsewhere = Elsewhere(project, lambda other, folder: Gate(other, folder)._ask, _visit)
         self._announced: int | None = None
         self._seen = threading.Event()
         self._origin = {
@@ -170,7 +171,7 @@ class Gate:
         return self._project is not None
 
     def ask(self, arguments: dict[str, Any]) -> str:
-        """The JSON answer to a hook event: the daemon's, or ``{}`` without one. Before an edit, that of the file's project.
+        """The JSON answer to a hook event: the daemon's, or ``{}`` without one; with those of other projects that it concerns.
 
         Args:
             arguments: The event's fields as the hook's ``input`` gives them: text, empty if missing.
@@ -179,8 +180,7 @@ class Gate:
             last_look.heard(self._announced)
         event, fields = str(arguments.get("hook_event_name")), reduced(arguments)
         answer = self._ask(event, fields) if self._project is not None else f"{{{elsewhere.MARK}: true}}"
-        self._elsewhere.end(event, fields)
-        return self._elsewhere.ask(event, fields) if elsewhere.MARK in answer else answer
+        return self._elsewhere.ask(event, fields, answer)
 
     def _ask(self, event: str, fields: dict[str, Any]) -> str:
         is_guarded = event == "PreToolUse" and (last_look.is_edit(fields) or fields.get("tool_name") == "Bash")
@@ -428,6 +428,28 @@ class Gate:
                 return  # Corral was uninstalled during the session
             self._project.logs_dir.mkdir(parents=True, exist_ok=True)
             append_line(self._project.logs_dir / "bridge.log", f"{stamp} pid={os.getpid()} {line}")
+
+
+def _visit(project: Project) -> elsewhere.Ask:
+    """The way to ask another project's daemon about a shell command, if it runs: as a guest, who has no bridge there."""
+    daemon, hung_until = Daemon(project), 0.0
+
+    def ask(event: str, fields: dict[str, Any]) -> str:
+        nonlocal hung_until
+        if time.monotonic() < hung_until:
+            return "{}"
+        origin = {"pid": os.getppid(), "source": "guest", "sent": time.time()}
+        body = json.dumps({**fields, "_hook": origin}).encode()
+        try:
+            answer = daemon.post(f"/api/v1/hooks/{event}", body, time.monotonic() + GUARD_S).decode()
+            return answer if isinstance(json.loads(answer), dict) else "{}"
+        except TimeoutError:
+            hung_until = time.monotonic() + HANGS_S
+        except (OSError, ValueError):
+            pass
+        return "{}"
+
+    return ask
 
 
 def reduced(arguments: dict[str, Any]) -> dict[str, Any]:

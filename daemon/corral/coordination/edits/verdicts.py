@@ -27,6 +27,8 @@ from corral.core.visible import embedded
 from corral.store import events
 from corral.store.rows.sessions import HeldLock
 
+_READ = " Read the file again before you edit it."
+
 
 @dataclass(frozen=True)
 class Policy:
@@ -209,21 +211,39 @@ def after_shell(
         if row is None:
             free.append(key)
             continue
-        violated = EventKind.LOCK_VIOLATED(
-            {"path": key.file_path, "holder": row["agent_name"], "checkout": changes.checkout}
-        )
-        events.record(conn, iso(now), violated, session_id=holder.session_id)
         did = "deleted" if is_gone else "changed"
-        remarks.append(
-            f"Your shell command {did} {key.file_path}, which {row['agent_name']} holds{for_task(row)}, {until(row, now)}. "
-            "Undo your change to that file unless you are certain, and leave the file to its holder."
-            + _restoring(changes, key, "Its content before")
-        )
-        notice = f"{name} {did} {key.file_path} by a shell command while you hold it."
-        notice += _restoring(changes, key, "Its content before") or " Read the file again before you edit it."
+        restoring, target = _restoring(changes, key, "Its content before"), Target(key, changes.checkout)
+        wrong = _violated(conn, holder, row, target, now)
+        remarks.append(f"Your shell command {did} {key.file_path}, {wrong}{restoring}")
+        notice = f"{name} {did} {key.file_path} by a shell command while you hold it.{restoring or _READ}"
         session_rows.notify(conn, row["session_id"], notice, iso(now))
     lock_table.hold(conn, free, holder, changes.checkout, now, ttl_s=policy.ttl_s)
     return [*remarks, *_ambiguous(conn, holder, name, changes, now)]
+
+
+def after_edit(conn: Connection, holder: Holder, target: Target, policy: Policy, now: datetime) -> str | None:
+    """Tell both sides of an edit of what another session holds: nobody asked about it, or the answer came to nobody."""
+    row = holder_of(conn, target.key, holder, target.checkout, now) if policy.enforcement != "off" else None
+    me = session_rows.get(conn, holder.session_id)
+    if row is None or me is None:
+        return None
+    path = target.key.file_path
+    session_rows.notify(
+        conn, row["session_id"], f"{me['agent_name']} edited {path} while you hold it.{_READ}", iso(now)
+    )
+    return f"Your edit changed {path}, {_violated(conn, holder, row, target, now)}"
+
+
+def _violated(conn: Connection, holder: Holder, row: HeldLock, target: Target, now: datetime) -> str:
+    """Record that a session changed what another one holds; returns the end of the remark about it."""
+    violated = EventKind.LOCK_VIOLATED(
+        {"path": target.key.file_path, "holder": row["agent_name"], "checkout": target.checkout}
+    )
+    events.record(conn, iso(now), violated, session_id=holder.session_id)
+    return (
+        f"which {row['agent_name']} holds{for_task(row)}, {until(row, now)}. "
+        "Undo your change to that file unless you are certain, and leave the file to its holder."
+    )
 
 
 def holder_of(conn: Connection, key: LockKey, holder: Holder, checkout: str, now: datetime) -> HeldLock | None:
@@ -259,7 +279,7 @@ def _ambiguous(conn: Connection, holder: Holder, name: str, changes: ShellChange
         if row is not None and row["session_id"] not in session_ids:
             text = f"{key.file_path}, which you hold, changed while shell commands of {name} and {others} ran; "
             text += "which of them did it is not known."
-            text += _restoring(changes, key, "Its content before") or " Read the file again before you edit it."
+            text += _restoring(changes, key, "Its content before") or _READ
             session_rows.notify(conn, row["session_id"], text, iso(now))
     more = f"; and {len(lines) - 5} more" if len(lines) > 5 else ""
     return [

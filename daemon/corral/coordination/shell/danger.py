@@ -41,6 +41,9 @@ _ALTERNATIVES = {
     "git commit -a": "Commit your own files: `git commit -m <message> -- <your files>`.",
     "git rebase": f"A rebase moves the branch under everybody here. {_OWN_WORKTREE}",
     "git merge": f"A merge moves the branch under everybody here. {_OWN_WORKTREE}",
+    "git bisect": f"A bisection checks out one commit after another under everybody here. {_OWN_WORKTREE}",
+    "git sparse-checkout": f"It takes everybody's files out of this checkout. {_OWN_WORKTREE}",
+    "gh pr checkout": f"This checkout is shared, its branch stays. {_OWN_WORKTREE}",
     "git pull": f"`git fetch` is safe; a pull moves the branch under everybody here. {_OWN_WORKTREE}",
 }
 
@@ -104,7 +107,7 @@ def danger(command: str, *, is_folder: Callable[[str], bool] | None = None) -> D
     Returns:
         The first danger in it, or None.
     """
-    if "git" not in command:
+    if "git" not in command and "gh" not in command:
         return None
     for call in calls(command, Path()):
         kind = _kind(call, is_folder or _looks_like_folder)
@@ -157,6 +160,9 @@ def _git(call: Call) -> tuple[str, Sequence[Word], Path]:
 
 
 def _kind(call: Call, is_folder: Callable[[str], bool]) -> str | None:
+    if call.name == "gh":
+        texts = [word.text for word in call.words[1:]]
+        return "gh pr checkout" if texts[:2] in (["pr", "checkout"], ["pr", "co"]) and not {*_HELP} & {*texts} else None
     if call.name != "git":
         return None
     verb, words, _ = _git(call)
@@ -284,6 +290,10 @@ def _switch(arguments: _Arguments) -> str | None:
     return "git switch" if arguments.options or arguments.values else None
 
 
+def _verbs(kind: str, *harmless: str) -> Callable[[_Arguments], str | None]:
+    return lambda arguments: kind if arguments.values and arguments.values[0].text not in harmless else None
+
+
 def _moves(kind: str, *harmless: str) -> Callable[[_Arguments], str | None]:
     return lambda arguments: None if arguments.has(*harmless) else kind
 
@@ -303,6 +313,8 @@ _JUDGES: dict[str, Callable[[_Arguments], str | None]] = {
     "rebase": _moves("git rebase", "--show-current-patch", "--edit-todo", "--quit"),
     "merge": _moves("git merge", "--quit"),
     "pull": _moves("git pull", "--dry-run"),
+    "bisect": _verbs("git bisect", "log", "view", "visualize", "terms", "help"),
+    "sparse-checkout": _verbs("git sparse-checkout", "list", "check-rules"),
 }
 
 

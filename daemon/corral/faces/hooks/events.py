@@ -92,6 +92,8 @@ async def answer(services: Services, name: str, payload: Mapping[str, Any]) -> P
         InvalidInput: It names no session that could be.
     """
     event, call = hook_events.read(name, payload, services.now()), last_look.call_of(payload)
+    if event.is_guest and is_read_only(event.command):
+        return {}
     if event.unheard is not None:
         begin, end = map(iso, event.unheard)
         await services.store.write(message_rows.put_back, event.actor, begin, end)
@@ -233,22 +235,25 @@ async def _after_tool(services: Services, event: HookEvent) -> Payload:
         if not is_read_only(event.command):
             await services.work(lambda: services.of(Guardian).announce(event.cwd, event.actor))
         remarks = await shell_watch.after(services, event, _policy(services))
-    now = services.now()
-    if event.is_edit and event.path and (targets := targets_of(services, event)):
-        has_written = event.name == "PostToolUse"  # an attempt that failed has neither written nor seen anything
+    now, policy = services.now(), _policy(services)
+    has_written = event.name == "PostToolUse"  # an attempt that failed has neither written nor seen anything
+    targets = targets_of(services, event) if event.is_edit and event.path else []
+    if targets:
         for target in targets:
             services.runtime.edited(target.checkout, target.key.match_key, event.actor, now if has_written else None)
         if has_written:
             await services.work(lambda: services.last_seen.saw(event.actor, Path(event.cwd, event.path)))
 
-    def finish(conn: Connection, _me: Holder) -> Payload:
+    def finish(conn: Connection, me: Holder) -> Payload:
         _guarded(conn, event, unguarded, now)
-        if event.recipient and event.name == "PostToolUse":
+        violations = (verdicts.after_edit(conn, me, target, policy, now) for target in targets if has_written)
+        said = [*remarks, *filter(None, violations)]
+        if event.recipient and has_written:
             _note_native(conn, event, now)
         if event.has_reader:
-            return _delivery(services, conn, event, remarks)
-        if remarks:
-            session_rows.notify(conn, event.actor, "\n".join(remarks), iso(now))
+            return _delivery(services, conn, event, said)
+        if said:
+            session_rows.notify(conn, event.actor, "\n".join(said), iso(now))
         return {}
 
     return await _present(services, event, now, finish)

@@ -1,7 +1,8 @@
 """Copies of locked files with uncommitted content.
 
-They are made before another session's shell command may overwrite them, and after an edit of a file that another session wrote
-before: that one's client can put its own copy of the file back (``/rewind``), which no hook tells of.
+They are made before another session's shell command may overwrite them, also by what it leaves running in the background, and
+after an edit of a file that another session wrote before: that one's client can put its own copy of the file back (``/rewind``).
+No hook tells of either.
 
 A copy that nobody turned out to need is dropped when a newer one has taken its place, so there is one for each checkout, and one
 for each time that something really touched what others held.
@@ -66,7 +67,9 @@ async def save(services: Services, holder: Holder, looks: Mapping[str, Look]) ->
     held = {top: rows for top, rows in (await services.store.read(others)).items() if rows}
     if not held:
         return {}
-    return await services.work(lambda: _save(services, held, looks, "before a shell command"))
+    saved = await services.work(lambda: _save(services, held, looks, "before a shell command"))
+    services.nudge("held_files")  # what a command leaves in the background is compared with the copies too
+    return saved
 
 
 def _save(

@@ -46,7 +46,8 @@ class HookEvent:
         owner: The agent that a working copy is asked for, or empty: the session itself.
         since: The commit at which a working copy began, or empty; ``folder``: where it is.
         calls: The ids of the calls of a batch, ``reads``: the files that they read.
-        carrier: What brought the event: ``mod``, ``bridge`` or ``command``.
+        carrier: What brought the event: ``mod``, ``bridge`` or ``command``; ``guest``: the bridge of a session of another
+            project, about a command that may concern this one.
         client_version: The version of the client, or empty where its carrier does not know it.
         is_unread: Whether nobody waits for the answer.
     """
@@ -113,6 +114,11 @@ class HookEvent:
     def has_reader(self) -> bool:
         """Whether a model reads the answer: none reads what is answered to another plugin's mod."""
         return not (self.is_unread or self.use_id.startswith(_OF_MOD))
+
+    @property
+    def is_guest(self) -> bool:
+        """Whether its session belongs to another project, or to none: nothing but what concerns this one is heard of it."""
+        return self.carrier == "guest"
 
     @property
     def ends_turn(self) -> bool:

@@ -75,8 +75,8 @@ def presence(services: Services, event: HookEvent, now: datetime) -> Present:
             session_registry.alive(conn, Arrival(session_id=event.parent), now)
         row = session_registry.alive(conn, seen, now)
         news: dict[str, Any] = {}
-        if seen.worktree is None and row["worktree"] is None and event.is_edit:
-            # A guest from outside of this project, of which nothing but its edits in it is heard: silence is no sign.
+        if event.is_guest or (seen.worktree is None and row["worktree"] is None and event.is_edit):
+            # A guest from outside of this project, of which nothing but what concerns it is heard: silence is no sign.
             news = {"status": SessionStatus.IDLE}
             if event.parent:
                 client = {"client_pid": seen.client_pid, "client_started": seen.client_started}

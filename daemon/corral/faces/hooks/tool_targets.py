@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from corral.config.paths import find_checkout
@@ -18,6 +19,7 @@ from corral.work.worktrees.worktrees import Worktrees
 
 MOST_WORDS = 500
 """Words of a command that are tried as paths."""
+_WILD = frozenset("*?[")
 _WORD = re.compile(r"[^\s'\"`;|&<>()=,]+")
 
 
@@ -40,7 +42,8 @@ def target_at(services: Services, path: Path) -> Target | None:
 def named_checkouts(services: Services, event: HookEvent) -> list[Path]:
     """The checkouts of the project that a shell command might write to, by their top folders; the session's own first.
 
-    Another one is among them only if the text of the command names a path in it.
+    Another one is among them only if the text of the command names a path in it, perhaps with wildcards, or the folder that it is
+    in: what is done to all worktrees by one loop names nothing else.
     """
     project, cwd = services.project, Path(event.cwd or services.project.root)
     target = danger.target_directory(event.command, cwd)
@@ -64,10 +67,19 @@ def _named(command: str, bases: Iterable[Path], known: list[Path]) -> list[Path]
             continue
         for base in bases:
             path = _resolved(base, word)
-            top = next((top for real, top in tops if path is not None and path.is_relative_to(real)), None)
-            if top is not None and top not in named:
-                named.append(top)
+            if path is not None:
+                inner = next((top for real, top in tops if path.is_relative_to(real)), None)
+                meant = [inner] if inner is not None else [top for real, top in tops if _stands_for(path, real)]
+                named += [top for top in meant if top not in named]
     return named
+
+
+def _stands_for(path: Path, top: Path) -> bool:
+    """Whether a path is the folder that a checkout is in, or means the checkout among others by its wildcards."""
+    if path == top.parent:
+        return True
+    parts = path.parts[: len(top.parts)]
+    return len(parts) == len(top.parts) and not _WILD.isdisjoint(str(path)) and all(map(fnmatchcase, top.parts, parts))
 
 
 def _resolved(base: Path, word: str) -> Path | None:

@@ -123,6 +123,9 @@ DANGEROUS = {
     "git rebase": ["git rebase main", "git rebase -i HEAD~3", "git rebase --abort", "git rebase"],
     "git merge": ["git merge feature", "git merge --abort", "git merge --no-ff x"],
     "git pull": ["git pull", "git pull --rebase origin main"],
+    "git bisect": ["git bisect start HEAD v1", "git bisect good", "git bisect run make", "git bisect reset"],
+    "git sparse-checkout": ["git sparse-checkout set src", "git sparse-checkout disable"],
+    "gh pr checkout": ["gh pr checkout 12", "cd src && gh pr checkout fix --force"],
 }
 CASES = [(kind, command) for kind, commands in DANGEROUS.items() for command in commands]
 
@@ -278,6 +281,10 @@ HARMLESS = [
     "git diff --stat .",
     "git merge-base main HEAD",
     "git rebase --show-current-patch",
+    "git bisect log",
+    "git sparse-checkout list",
+    "gh pr checkout --help",
+    "gh pr view 12",
     "git stash --help",
     "git rm src/a.py README.md",
     "git rm -n -r .",
