@@ -266,6 +266,11 @@ def test_what_only_a_person_can_start_needs_them_in_the_status_too(house: Coordi
     waited = house.run("wait", by_hand, "--timeout", "60", check=False).stdout
     person.type(waited.partition("it is done: `")[2].partition("`")[0])
     assert house.run("wait", by_hand, "--timeout", "60").returncode == 0
+    house.configure("supervisor: {max_agents: 0}")
+    put(house.root / ".corral" / "state" / "roadmap.yaml", "- {id: a, title: Planned, command: 'true'}\n")
+    shown = house.run("supervisor", "start").stdout
+    assert "waits    the next ones: at most twice `supervisor.max_agents`" in shown
+    assert person.need("no_workers")["remedy"] == workers
 
 
 def test_a_wait_ends_also_for_what_is_queued_behind_what_a_person_holds(house: Coordinated, person: Person) -> None:

@@ -138,7 +138,10 @@ def tasks_that_nobody_can_do(services: Services, conn: Connection) -> Iterator[N
 
 def tasks_without_workers(services: Services, conn: Connection) -> Iterator[Need]:
     """Tasks that only a person can have done: for workers of whom none may start, and for sessions where none is."""
-    if not services.settings().supervisor.max_agents and any(tasks.is_any_pending(conn, name) for name in RunnerName):
+    if not services.settings().supervisor.max_agents and (
+        any(tasks.is_any_pending(conn, name) for name in RunnerName)
+        or services.of(RoadmapSupervision).is_any_pending(conn)
+    ):
         reason = "Tasks wait for a worker, and none starts, since supervisor.max_agents is 0."
         yield Need("no_workers", reason, MORE_WORKERS)
     if any(row["agent_type"] != PERSON for row in sessions.live(conn)):

@@ -55,6 +55,8 @@ MOST_EXPLAINED = 200
 MOST_DELAYED = 50
 """Tasks in an answer that say why they do not start."""
 
+_WITHOUT_RESULT = (TaskStatus.FAILED, TaskStatus.DEAD, TaskStatus.CANCELLED)
+
 LOOK_EVERY_S = 1.0
 """Seconds between two looks while no change was announced."""
 
@@ -161,7 +163,14 @@ def _with_needs(services: Services, conn: Connection, answer: Payload) -> Payloa
         if row["status"] == TaskStatus.WAITING:
             waits.has_task(row["task_id"])
     ids = {row[key] for row in undone for key in ("task_id", "merge_id") if row.get(key)} | waits.behind
-    return {**answer, "needs_you": [] if answer["done"] else needs_you_for(services, conn, ids, targets)}
+    needs = [] if answer["done"] else needs_you_for(services, conn, ids, targets)
+    told = {need["ids"].get("task_id") for need in needs}
+    for row in answer["tasks"][:MOST_EXPLAINED]:
+        if row["status"] in _WITHOUT_RESULT and row["task_id"] not in told:
+            task = task_rows.get(conn, row["task_id"])
+            if task is not None and (text := task["error_message"] or task["cancel_reason"]):
+                row["reason"] = text
+    return {**answer, "needs_you": needs}
 
 
 def _named(conn: Connection, references: list[str]) -> tuple[list[str], list[str]]:
