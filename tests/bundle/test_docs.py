@@ -102,6 +102,27 @@ def lines_with_commands(text: str) -> list[str]:
     return [line for line in found if line.startswith("corral ")]
 
 
+SHELL_CODE = ("completion.py", "man.py", "claude_settings.py", "provision.py", "guard/hook.py")
+"""Modules whose texts are scripts, and not messages."""
+
+
+def messages(module: ast.Module) -> Iterator[str]:
+    """The texts of a module but for its docstrings; what is put into one is called COMMAND."""
+    parts = {id(part) for node in ast.walk(module) if isinstance(node, ast.JoinedStr) for part in node.values}
+    parts |= {id(node.value) for node in ast.walk(module) if isinstance(node, ast.Expr)}
+    for node in ast.walk(module):
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(str(part.value) if isinstance(part, ast.Constant) else " COMMAND" for part in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in parts:
+            yield node.value
+
+
+def commands_in(text: str) -> Iterator[str]:
+    for match in re.finditer(r"(?<![\w./-])corral (?:[a-z]|-C )[^`\n]*", text):
+        is_marked = text[: match.start()].count("`") % 2
+        yield match[0] if is_marked else re.split(r"[;:,)'\"]|\. |\.$| \(", match[0])[0]
+
+
 # -- commands -------------------------------------------------------------------------------------------------------
 
 
@@ -109,6 +130,13 @@ def lines_with_commands(text: str) -> list[str]:
 def test_every_command_and_option_that_a_document_names_exists(file: Path) -> None:
     wrong = {line: unknown(line) for line in lines_with_commands(file.read_text())}
     assert {line: what for line, what in wrong.items() if what} == {}
+
+
+def test_every_command_and_option_that_a_message_names_exists() -> None:
+    files = [file for file in MODULES if not str(file).endswith(SHELL_CODE)]
+    named = {line for file in files for text in messages(ast.parse(file.read_text())) for line in commands_in(text)}
+    assert len(named) > 150
+    assert {line: what for line in named if (what := unknown(line))} == {}
 
 
 def test_a_wrong_command_or_option_would_be_found() -> None:

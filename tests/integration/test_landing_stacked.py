@@ -104,6 +104,21 @@ def test_a_parent_that_comes_back_parks_what_was_begun_on_it_and_says_what_to_ty
     assert (world.root / "parent.txt").read_text() == "good\n" and (world.root / "grandchild.txt").exists()
 
 
+def test_what_was_begun_on_work_that_its_target_lost_waits_for_what_is_decided_about_that(world: World) -> None:
+    before = world.tip()
+    begun(world, "parent", {"parent.txt": "x\n"})
+    begun(world, "child", {"child.txt": "x\n"}, "parent")
+    submit(world, "parent")
+    world.run()
+    git(world.root, "reset", "-q", "--hard", before)
+    ids = submit(world, "child")
+    world.run()
+    reason = why(world.merge(ids["child"]))
+    assert "ended as missing" in reason
+    assert "`corral status` has the commands" in remedy_in(reason)
+    assert "retry" not in remedy_in(reason), "which landed work refuses"
+
+
 def test_one_that_is_queued_behind_another_says_so_and_gives_its_place_to_nobody(world: World) -> None:
     world.landing = Landing(approve="always")
     begun(world, "parent", {"parent.txt": "x\n"})

@@ -107,6 +107,9 @@ def test_what_was_interrupted_fails_where_that_is_wanted(coordinate: Callable[..
     assert ended["error_code"] == ("daemon_died" if how == "killed" else "interrupted")
     assert ended["attempt_history"][0]["outcome"] == "interrupted"
     assert house.json("task", "detail", waits)["error_code"] == "dependency_failed"
+    assert "which cannot succeed: it is failed." in house.run("wait", waits, check=False).stdout
+    refused = house.run("task", "retry", waits, check=False)
+    assert refused.returncode == 4 and f"corral task retry {task[:8]}" in refused.stderr
     assert house.json("task", "retry", task)["status"] == "pending"
 
 

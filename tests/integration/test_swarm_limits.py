@@ -215,7 +215,7 @@ def test_why_no_worker_starts_is_said_without_agents_and_while_the_daemon_stops(
     task = house.submit("true")
     house.supervisor.step(house.now())
     busy = house.supervisor.busy
-    assert busy == "No worker starts, since `supervisor.max_agents` is 0."
+    assert busy and busy.startswith("No worker starts, since `supervisor.max_agents` is 0; `corral config set ")
     house.settings = Settings()
     assert house.supervisor.busy is None
     house.supervisor.drain()

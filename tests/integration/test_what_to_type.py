@@ -246,6 +246,69 @@ def test_what_does_not_start_says_what_it_waits_for_and_what_ends_that(house: Co
     assert house.run("wait", child, second, third, "--timeout", "60").returncode == 0
 
 
+LEFT = "What is left waits for you."
+
+
+def test_what_only_a_person_can_start_needs_them_in_the_status_too(house: Coordinated, person: Person) -> None:
+    house.configure("supervisor: {max_agents: 0}")
+    task = house.submit("For a worker", "true")
+    by_hand = house.json("task", "submit", "--title", "By hand", "--description", "Look at it.")["task_id"]
+    waited = house.run("wait", task, by_hand, "--timeout", "60", check=False).stdout
+    assert LEFT in waited
+    assert f"`corral task cancel {by_hand[:8]}`" in waited, "what is in backticks can be typed as it is"
+    assert person.need("unclaimed_task")["what"] == "'By hand' waits until a session takes it, and none is here."
+    workers = person.need("no_workers")["remedy"]
+    assert f"`{workers}`" in waited
+    person.type(workers)
+    assert by_hand in person.type(person.need("unclaimed_task")["remedy"].partition(": ")[2])
+    assert house.run("wait", task, "--timeout", "60").returncode == 0
+    assert house.json("status")["needs_you"] == []
+    waited = house.run("wait", by_hand, "--timeout", "60", check=False).stdout
+    person.type(waited.partition("it is done: `")[2].partition("`")[0])
+    assert house.run("wait", by_hand, "--timeout", "60").returncode == 0
+    house.configure("supervisor: {max_agents: 0}")
+    put(house.root / ".corral" / "state" / "roadmap.yaml", "- {id: a, title: Planned, command: 'true'}\n")
+    shown = house.run("supervisor", "start").stdout
+    assert "waits    the next ones: at most twice `supervisor.max_agents`" in shown
+    assert person.need("no_workers")["remedy"] == workers
+
+
+def test_a_wait_ends_also_for_what_is_queued_behind_what_a_person_holds(house: Coordinated, person: Person) -> None:
+    git(house.root, "branch", "rel")
+    commit_on(house.root, "landed", {"landed.txt": "1\n"})
+    merge = house.json("merge", "submit", "landed", "--target", "rel")["merge_id"]
+    house.run("wait", merge, "--timeout", "60")
+    git(house.root, "branch", "-m", "rel", "old")
+    for branch in ("one", "two"):
+        commit_on(house.root, branch, {f"{branch}.txt": "1\n"})
+        house.run("merge", "submit", branch, "--target", "rel")
+    waited = house.run("wait", "--all", "--timeout", "60", check=False).stdout
+    assert LEFT in waited and "queued" in waited and "held" in waited
+    (make,) = re.findall("`(git branch [^`]+)`[.] It lands", person.need("held_merge")["remedy"])
+    person.type(make)
+    assert house.run("wait", "--all", "--timeout", "60").returncode == 0
+
+
+def test_a_wait_ends_for_a_task_that_was_begun_on_or_waits_for_what_its_target_lost(
+    coordinate: Callable[..., Coordinated], tmp_path: Path
+) -> None:
+    house = coordinate(config="tasks: {unblock_on: completed}\n")
+    person, before = Person(house, tmp_path / "bin"), git(house.root, "rev-parse", "HEAD")
+    (house.root / "src" / "a.py").write_text("a = 3\n")
+    held = house.submit("Held", "echo 'a = 2' > src/a.py")
+    behind = house.submit("Behind", "echo b > behind.txt", "--wait-for", held)
+    waited = house.run("wait", held, behind, "--timeout", "60", check=False).stdout
+    assert LEFT in waited and "It lands behind" in waited
+    git(house.root, "restore", "src/a.py")
+    house.run("wait", "--all", "--timeout", "60")
+    git(house.root, "reset", "-q", "--hard", before)
+    person.need("rewound_target")
+    child = house.submit("Child", "true", "--wait-for", behind)
+    assert LEFT in house.run("wait", child, "--timeout", "60", check=False).stdout
+    person.type(person.need("rewound_target")["remedy"].partition("Bring it back: ")[2].partition(". ")[0])
+    assert house.run("wait", child, "--timeout", "60").returncode == 0
+
+
 def test_what_uninstall_refuses_for_is_given_up_with_the_commands_that_it_names(
     house: Coordinated, person: Person
 ) -> None:

@@ -32,6 +32,8 @@ NAMES = {
     "kept_worktree": "worktree",
     "task_cannot_start": "no start",
     "nobody_capable": "nobody can",
+    "no_workers": "no workers",
+    "unclaimed_task": "unclaimed",
     "unwritable_logs": "logs",
     "unverified_merge": "unverified",
     "untrusted_commands": "untrusted",

@@ -35,6 +35,7 @@ from corral.core.logs import logger
 from corral.core.remedies import with_remedy
 from corral.core.states import MergeState
 from corral.git import refs
+from corral.git.land import kept
 from corral.git.land.upstream import joined_ref, seen_ref
 from corral.git.process.command import Git
 from corral.landing import (
@@ -311,7 +312,8 @@ class Queue:
             tip = refs.read(repo, refs.branch_ref(target))
             if tip is None:
                 self.rewinds.remember(target)
-                remedy = f"Make it again: git branch {quote(target)} COMMIT"
+                last = refs.read(repo, kept.tip_ref(target)) or "COMMIT"
+                remedy = f"Rename it back, or make it again: `git branch {quote(target)} {last[:12]}`."
                 gone = f"{STOPPED} {target}. There is no branch {target} any more."
                 return self._executor.hold_first(requests, with_remedy(gone, remedy), now)
             landing = self._verify_settings(refs.branch_ref(target))

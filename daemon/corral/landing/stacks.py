@@ -117,10 +117,14 @@ def _reason(merge: MergeRow, gone: MergeRow) -> str:
         f"{CAME_BACK}: {title!r} ({branch}, merge request {which}) ended as {standing_of(gone)}. Its own work is kept in "
         f"{one_line(merge['branch'])}, and lands once that goes on."
     )
-    remedy = (
-        f"`corral merge cancel {merge['merge_id'][:8]}` gives it up; else fix {branch}, then `corral merge retry {which} "
-        f"--follow-branch`, or have that task run again: `corral task retry {(gone['task_id'] or '')[:8]}`."
-    )
+    remedy = f"`corral merge cancel {merge['merge_id'][:8]}` gives it up; else "
+    if standing_of(gone) == Outcome.MISSING:
+        remedy += f"decide what becomes of what {one_line(gone['target'])} lost: `corral status` has the commands."
+    else:
+        remedy += (
+            f"fix {branch}, then `corral merge retry {which} --follow-branch`, or have that task run again: "
+            f"`corral task retry {(gone['task_id'] or '')[:8]}`."
+        )
     return with_remedy(text, remedy)
 
 

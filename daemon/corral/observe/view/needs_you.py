@@ -10,6 +10,7 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection
@@ -23,11 +24,12 @@ from corral.coordination.edits.verdicts import Target
 from corral.coordination.locks.keys import literal_key
 from corral.coordination.sessions.discovery import able
 from corral.coordination.sessions.processes import terminal_of
+from corral.coordination.sessions.registry import PERSON
 from corral.coordination.sessions.store import sessions
 from corral.core.errors import Unsupported
 from corral.core.instants import iso
 from corral.core.needs import MOST_OF_A_KIND, Need, rest
-from corral.core.states import SessionStatus, ShownStatus
+from corral.core.states import RunnerName, SessionStatus, ShownStatus
 from corral.core.visible import one_line, waiting
 from corral.observe.view import needs_of_alerts as alerts
 from corral.observe.view import needs_of_landing as landing
@@ -36,9 +38,10 @@ from corral.store.rows.sessions import SessionRow
 from corral.work.agents.choices import unapproved
 from corral.work.agents.store import choices, improvements, versions
 from corral.work.roadmap.supervision import RoadmapSupervision
+from corral.work.tasks import leases
 from corral.work.tasks.store import lists, tasks, work_pause
 from corral.work.workers.limits import Parked, Throttle
-from corral.work.workers.supervisor import Supervisor
+from corral.work.workers.supervisor import MORE_WORKERS, Supervisor
 from corral.work.worktrees import store as worktrees
 from corral.work.worktrees.allocation import WorktreeContext
 
@@ -131,6 +134,29 @@ def tasks_that_nobody_can_do(services: Services, conn: Connection) -> Iterator[N
                 row["title"],
                 f"waits: {reason}",
             )
+
+
+def tasks_without_workers(services: Services, conn: Connection) -> Iterator[Need]:
+    """Tasks that only a person can have done: for workers of whom none may start, and for sessions where none is."""
+    if not services.settings().supervisor.max_agents and (
+        any(tasks.is_any_pending(conn, name) for name in RunnerName)
+        or services.of(RoadmapSupervision).is_any_pending(conn)
+    ):
+        reason = "Tasks wait for a worker, and none starts, since supervisor.max_agents is 0."
+        yield Need("no_workers", reason, MORE_WORKERS)
+    if any(row["agent_type"] != PERSON for row in sessions.live(conn)):
+        return
+    offered = leases.offered_to(conn, iso(services.now()), who=leases.Claimant(""))
+    ids = [row["task_id"] for row in islice(offered, MOST_OF_A_KIND)]
+    if ids:
+        title = one_line(lists.titles(conn, ids[:1])[ids[0]])
+        others = f" and {len(ids) - 1} more wait" if ids[1:] else " waits"
+        yield Need(
+            "unclaimed_task",
+            f"{title!r}{others} until a session takes it, and none is here.",
+            "Start one (`claude`), or do it yourself: corral task claim",
+            number=len(ids),
+        )
 
 
 def unobserved_workers(services: Services, conn: Connection) -> Iterator[Need]:
@@ -449,6 +475,7 @@ SOURCES: tuple[Source, ...] = (
     alerts.open_alerts,
     tasks_that_cannot_start,
     tasks_that_nobody_can_do,
+    tasks_without_workers,
     ended_rollouts,
     ended_improvements,
     unobserved_workers,

@@ -12,6 +12,7 @@ from corral.coordination.locks.store import locks
 from corral.coordination.mail.store import mailbox
 from corral.coordination.services import Services
 from corral.core.instants import iso
+from corral.core.needs import count
 from corral.core.states import MergeState, ReceiptStatus
 from corral.core.visible import one_line
 from corral.observe.view.api import ScreenNeed, SessionScreen, Standing
@@ -26,6 +27,8 @@ MOST = 12
 MOST_NAMED = 3
 """Files that the band names."""
 MOST_OF_A_LINE = 200
+MOST_OF_A_REMEDY = 600
+"""Characters: half a command is none."""
 
 
 def compose(services: Services, conn: Connection, session_id: str) -> SessionScreen:
@@ -44,7 +47,7 @@ def compose(services: Services, conn: Connection, session_id: str) -> SessionScr
         _named(mine) if mine else "",
         f"others hold {others}" if others else "",
         f"{unread} unread" if unread else "",
-        f"{len(needs)} for you" if needs else "",
+        f"{count(needs)} for you" if needs else "",
     ]
     content: dict[str, Any] = {
         "standing": standing,
@@ -61,7 +64,7 @@ def compose(services: Services, conn: Connection, session_id: str) -> SessionScr
         "needs": [
             ScreenNeed(
                 what=short(need["what"]),
-                remedy=short(need["remedy"]),
+                remedy=short(need["remedy"], MOST_OF_A_REMEDY),
                 merge_id=need["ids"].get("merge_id") if need["kind"] == "merge_approval" else None,
             )
             for need in needs[:MOST]

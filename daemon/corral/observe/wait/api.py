@@ -19,8 +19,8 @@ MergeStanding = MergeState | Literal["missing", "taken back"]
 class WaitedTask(TypedDict):
     """A task that is waited for.
 
-    ``reason``: why its request has not landed, where that is known; ``delay``: why it does not start, or who has taken it.
-    Among many only the first have these two.
+    ``reason``: why it failed, or its request has not landed, where that is known; ``delay``: why it does not start, or who has
+    taken it. Among many only the first have these two.
     """
 
     task_id: str

@@ -17,11 +17,13 @@ from corral.coordination.sessions.registry import PERSON
 from corral.coordination.sessions.store import sessions
 from corral.core.errors import ConfigInvalid, NotFound
 from corral.core.instants import parse
+from corral.core.outcomes import Outcome
 from corral.core.payload import Payload
 from corral.core.routing import EVERYONE, PROJECT, Called, Routes
 from corral.core.states import OPEN_MERGES, TERMINAL_TASKS, MergeState, SessionStatus, TaskStatus
 from corral.git.land.landing import OVERLAP
 from corral.git.refs import branch_ref
+from corral.landing import stacks
 from corral.landing.blockers import LONGEST_WAIT
 from corral.landing.land import LONGEST_UNREST
 from corral.landing.pauses import explained, red_tips
@@ -31,7 +33,14 @@ from corral.store.rows.merges import FreezeRow, MergeRow
 from corral.store.rows.sessions import SessionRow
 from corral.store.rows.tasks import TaskRow
 from corral.work.merges.store import freezes, merges, of_tasks, pauses
-from corral.work.merges.wire import needs_approval, outcome_of, standing_of, waits_for_red_target
+from corral.work.merges.wire import (
+    is_parked,
+    needs_approval,
+    outcome_of,
+    standing_of,
+    tells_of_all,
+    waits_for_red_target,
+)
 from corral.work.tasks import submitting as app_tasks
 from corral.work.tasks import tasks
 from corral.work.tasks.store import dependencies, family, outcomes, work_pause
@@ -45,6 +54,8 @@ MOST_EXPLAINED = 200
 
 MOST_DELAYED = 50
 """Tasks in an answer that say why they do not start."""
+
+_WITHOUT_RESULT = (TaskStatus.FAILED, TaskStatus.DEAD, TaskStatus.CANCELLED)
 
 LOOK_EVERY_S = 1.0
 """Seconds between two looks while no change was announced."""
@@ -152,7 +163,14 @@ def _with_needs(services: Services, conn: Connection, answer: Payload) -> Payloa
         if row["status"] == TaskStatus.WAITING:
             waits.has_task(row["task_id"])
     ids = {row[key] for row in undone for key in ("task_id", "merge_id") if row.get(key)} | waits.behind
-    return {**answer, "needs_you": [] if answer["done"] else needs_you_for(services, conn, ids, targets)}
+    needs = [] if answer["done"] else needs_you_for(services, conn, ids, targets)
+    told = {need["ids"].get("task_id") for need in needs}
+    for row in answer["tasks"][:MOST_EXPLAINED]:
+        if row["status"] in _WITHOUT_RESULT and row["task_id"] not in told:
+            task = task_rows.get(conn, row["task_id"])
+            if task is not None and (text := task["error_message"] or task["cancel_reason"]):
+                row["reason"] = text
+    return {**answer, "needs_you": needs}
 
 
 def _named(conn: Connection, references: list[str]) -> tuple[list[str], list[str]]:
@@ -237,6 +255,7 @@ class PersonalWaits:
         self._settings = services.settings
         self._tasks: dict[str, bool] = {}
         self._refused: dict[str, bool] = {}
+        self._stacks: dict[str, dict[str, stacks.Stack]] = {}
         self.behind: set[str] = set()
         """The ids of the tasks and merge requests that were asked about, and of those that they wait for."""
 
@@ -258,19 +277,39 @@ class PersonalWaits:
             return True
         if merge["state"] == MergeState.QUEUED:
             red_since = self._red.get(merge["target"])
-            return self._is_paused or (red_since is not None and merge["created_at"] <= red_since)
+            is_behind_red = red_since is not None and merge["created_at"] <= red_since
+            return self._is_paused or is_behind_red or self._is_behind_held(merge)
         if merge["state"] != MergeState.HELD or needs_approval(merge):
-            return merge["state"] == MergeState.HELD
-        is_certain = waits_for_red_target(merge) or OVERLAP in str(merge["reason"])
+            return merge["state"] == MergeState.HELD or standing_of(merge) == Outcome.MISSING
+        is_certain = (
+            waits_for_red_target(merge)
+            or tells_of_all(merge)
+            or is_parked(merge["state"], merge["reason"])
+            or OVERLAP in str(merge["reason"])
+        )
         age = self._now - parse(merge["updated_at"])
         return self._has_watched and age >= (LOOKED_AGAIN if is_certain else GIT_RESTS)
+
+    def _is_behind_held(self, merge: MergeRow) -> bool:
+        """Whether a queued request lands only after one that is held: the one that stops its target, or one that it builds on."""
+        if not self._has_watched:
+            return False
+        if merge["target"] not in self._stacks:
+            self._stacks[merge["target"]] = stacks.of_target(self._conn, merge["target"])
+        behind = self._stacks[merge["target"]].get(merge["merge_id"], stacks.Stack()).behind
+        held = [row for row in self._held if tells_of_all(row) and row["target"] == merge["target"]]
+        return any(self.has_request(row) for row in (*held, *(merges.get(self._conn, other) for other in behind)))
 
     def _of_task(self, row: TaskRow) -> bool:
         status = row["status"]
         if status == TaskStatus.RUNNING:
             return row["task_id"] in self._asking or row["session_id"] in self._people
         if status == TaskStatus.PENDING:
-            is_kept_back = self._has_watched and row["runner"] is not None and self._gate.reason(row) is not None
+            is_kept_back = (
+                self._has_watched
+                and row["runner"] is not None
+                and (not self._settings().supervisor.max_agents or self._gate.reason(row) is not None)
+            )
             return self._is_paused or is_kept_back or (row["runner"] is None and not self._takers)
         if status == TaskStatus.WAITING:
             parents = [
@@ -295,9 +334,9 @@ class PersonalWaits:
         return self._refused[target]
 
     def _is_open(self, task_id: str) -> bool:
-        """Whether a task has not ended, or what it made has not."""
+        """Whether a task has not ended, or what it made has not, or is missing from its target again."""
         row, merge = task_rows.get(self._conn, task_id), of_tasks.decisive(self._conn, task_id)
-        lands = merge is not None and merge["state"] in OPEN_MERGES
+        lands = merge is not None and standing_of(merge) in (*OPEN_MERGES, Outcome.MISSING)
         return lands or (row is not None and row["status"] not in TERMINAL_TASKS)
 
     @cached_property
@@ -307,9 +346,12 @@ class PersonalWaits:
     @cached_property
     def _red(self) -> dict[str, str]:
         """Since when targets are red; what was submitted later is tried, as it may repair them."""
-        rows = merges.in_state(self._conn, MergeState.HELD)
         by_commits = {target: row["seen_at"] for target, row in red_tips(self._conn).items()}
-        return {row["target"]: row["updated_at"] for row in rows if waits_for_red_target(row)} | by_commits
+        return {row["target"]: row["updated_at"] for row in self._held if waits_for_red_target(row)} | by_commits
+
+    @cached_property
+    def _held(self) -> list[MergeRow]:
+        return merges.in_state(self._conn, MergeState.HELD)
 
     @cached_property
     def _frozen(self) -> dict[str, FreezeRow]:

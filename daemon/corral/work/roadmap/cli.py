@@ -74,6 +74,8 @@ def _show(answer: dict[str, Any]) -> None:
     facts({"roadmap": answer["file"], "tasks": counts or "none", "queue": f"{answer['open']} open"})
     for task in answer["next"]:
         echo(f"  next     {one_line(task['id'])}  {one_line(task['title'])}")
+    if since and answer["next"] and not answer["room"]:
+        echo("  waits    the next ones: at most twice `supervisor.max_agents` are in the queue at once")
     for note in answer["notes"]:
         echo(f"  waits    {one_line(note['id'])} {one_line(note['message'])}")
     if error := answer["error"]:

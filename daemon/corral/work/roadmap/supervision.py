@@ -160,6 +160,12 @@ class RoadmapSupervision:
         pending = (task.task_id for task in parsed[1].sound if task.status == PENDING)
         return self._unapproved(claim for task_id in pending if (claim := parsed[1].claims.get(task_id)) is not None)
 
+    def is_any_pending(self, conn: Connection) -> bool:
+        """Whether it is worked on, and has tasks that nobody has picked, as of the last round."""
+        parsed = self._parsed
+        tasks = parsed[1].sound if parsed is not None and rows_of.since(conn) is not None else ()
+        return any(task.status == PENDING for task in tasks)
+
     def status(self) -> Supervision:
         """Since when it is worked on, its tasks by status, what is next, what waits and why, and what is wrong."""
         with self._turn:

@@ -221,7 +221,7 @@ def notes(
             problems.append(Problem(message, task.line, task.task_id))
         is_next = task.status == PENDING and (row is None or can_run_again(row))
         if is_next and claim is not None and claim.key in waiting:
-            remedy = "corral trust" if is_supervised else "corral supervisor start, or once"
+            remedy = "corral trust" if is_supervised else "`corral supervisor start`, or `corral supervisor once`"
             message = f"waits until you have approved what it executes: {remedy}"
             problems.append(Problem(message, task.line, task.task_id))
     problems += _keeping_others(roadmap)

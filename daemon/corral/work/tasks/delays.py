@@ -32,7 +32,7 @@ from corral.work.workers.limits import Hold
 
 FOR_SESSIONS = (
     "It has no command and no prompt, so no worker does it: it waits until a session{capable} takes it (`corral task claim`, or "
-    "the tool get_work). To drop it: `corral task cancel ID`."
+    "the tool get_work). To drop it: `corral task cancel {which}`."
 )
 MOST_NAMED = 3
 """Other tasks in a reason."""
@@ -97,7 +97,8 @@ def _with_person(conn: Connection, row: TaskRow) -> str | None:
     holder = sessions.get(conn, row["session_id"]) if row["session_id"] else None
     if holder is None or holder["agent_type"] != PERSON:
         return None
-    return f"{one_line(holder['agent_name'])} has taken it, and says when it is done: `corral task complete ID`."
+    done = f"`corral task complete {row['task_id'][:8]}`"
+    return f"{one_line(holder['agent_name'])} has taken it, and says when it is done: {done}."
 
 
 def _is_judged(conn: Connection, task_id: str) -> bool:
@@ -112,7 +113,8 @@ def _is_led(conn: Connection, row: TaskRow) -> bool:
 
 def _for_sessions(row: TaskRow, blocked_by_claims: Callable[..., str | None]) -> str:
     required = (row["agent_requirements"] or {}).get("capabilities") or ()
-    text = FOR_SESSIONS.format(capable=f" that is capable of {one_line(', '.join(required))}" if required else "")
+    capable = f" that is capable of {one_line(', '.join(required))}" if required else ""
+    text = FOR_SESSIONS.format(capable=capable, which=row["task_id"][:8])
     # Which session will ask is unknown: assume one that is capable of exactly this task.
     claimant = Claimant("", lambda: required)
     held_back = blocked_by_claims(ready=partial(leases.offered_to, who=claimant))

@@ -142,6 +142,13 @@ def _move_child(conn: Connection, child: ChildTask, status: TaskStatus, reason: 
     return moved is not None
 
 
+def cause_of(conn: Connection, task_id: str, unblock_on: str) -> ParentTask | None:
+    """The task that keeps another one from ever beginning, since it did not succeed itself; None: nothing does."""
+    parents = dependencies.parent_states(conn, [task_id]).get(task_id, ())
+    _, culprit = standing(parents, ignore_failure=False, unblock_on=unblock_on)
+    return _first_cause(conn, culprit, unblock_on) if culprit is not None else None
+
+
 def _first_cause(conn: Connection, failed: ParentTask, unblock_on: str) -> ParentTask:
     """The task that a failure began with: one that failed by itself, and not because of a dependency."""
     while failed["error_code"] == dependencies.DEPENDENCY_FAILED:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from corral.config import trust
+from corral.config.sections.work import Tasks as TaskRules
 from corral.coordination.services import Services
 from corral.coordination.sessions.actor import Actor
 from corral.core.errors import (
@@ -34,7 +36,7 @@ from corral.work.agents import record
 from corral.work.logtail import FURTHEST, LogPart, Tail, follow
 from corral.work.merges import diffs
 from corral.work.merges.api import Changes, WithPatch
-from corral.work.tasks import completion, tasks, views
+from corral.work.tasks import completion, dependencies, tasks, views
 from corral.work.tasks import submitting as app_tasks
 from corral.work.tasks.api import (
     BatchSubmitted,
@@ -59,6 +61,7 @@ from corral.work.tasks.api import (
 )
 from corral.work.tasks.following import Place
 from corral.work.tasks.following import follow as follow_task
+from corral.work.tasks.store.dependencies import DEPENDENCY_FAILED
 from corral.work.tasks.wire import Batch, Submission
 from corral.work.worktrees import reopening
 from corral.work.worktrees.api import OF_A_WORKTREE
@@ -169,9 +172,22 @@ async def cancel(services: Services, task_id: str, body: Cancellation) -> TaskSt
 async def retry(services: Services, task_id: str) -> TaskState:
     """Run a task again on the present tip; what failed because of it revives."""
     now, rules = services.now(), services.settings().tasks
-    row = await services.store.write(tasks.retry, task_id, now, rules)
+    row = await services.store.write(_retried, task_id, now, rules)
     services.nudge("supervisor")
     return _state(row)
+
+
+def _retried(conn: Connection, task_id: str, now: datetime, rules: TaskRules) -> TaskRow:
+    row = tasks.retry(conn, task_id, now, rules)
+    is_hopeless = row["status"] == TaskStatus.FAILED and row["error_code"] == DEPENDENCY_FAILED
+    cause = dependencies.cause_of(conn, row["task_id"], rules.unblock_on) if is_hopeless else None
+    if cause is not None:
+        raise Conflict(
+            f"Task {row['task_id']} cannot run again by itself.",
+            cause=str(row["error_message"]),
+            remedy=f"Run that one again, and this one follows: corral task retry {cause['task_id'][:8]}",
+        )
+    return row
 
 
 @router.post("/{task_id}/attach", scope=MACHINE, errors=OF_A_WORKTREE)

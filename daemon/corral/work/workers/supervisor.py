@@ -54,6 +54,9 @@ log = logger("supervisor")
 LOOK_EVERY_S = 1.0
 """Between two looks at workers; an end is seen at once, by the nudge that the process's exit causes."""
 
+MORE_WORKERS = "corral config set supervisor.max_agents 4"
+"""Lets workers start where the setting lets none."""
+
 STOPPING_LOOK_S = 0.1
 """The same while a worker is being stopped."""
 
@@ -124,7 +127,7 @@ class Supervisor:
         settings, attempts = self._settings().supervisor, [*self._attempts.values()]
         most = settings.max_agents
         if not most:
-            return "No worker starts, since `supervisor.max_agents` is 0."
+            return f"No worker starts, since `supervisor.max_agents` is 0; `{MORE_WORKERS}` lets some start."
         if len(self._in_places([attempt for attempt in attempts if not attempt.finishing])) >= most:
             return f"All {most} workers that `supervisor.max_agents` allows are running."
         if sum(attempt.started is None for attempt in attempts) >= settings.starts_at_once:
