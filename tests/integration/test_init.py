@@ -13,7 +13,7 @@ import pytest
 
 from corral.config.paths import bundle_dir
 from corral.faces.cli.project.project_copies import COPIES
-from tests.conftest import git
+from tests.conftest import commit, git
 from tests.integration.claude_settings import SETTINGS, settings_of, write_settings
 from tests.support.coordinated import Coordinated
 from tests.support.terminals import on_terminal
@@ -203,6 +203,7 @@ def test_the_commands_that_share_it_leave_out_what_else_was_staged(repo: Path) -
     git(repo, "add", "src/a.py")
     said = house.run("init", "--yes").stdout
     share = next(line for line in said.splitlines() if "git add" in line).partition("team: ")[2]
+    assert share.startswith("git add .corral "), "no detour in the root of the repository"
     readme = (Path(__file__).parents[2] / "README.md").read_text().partition("git add .corral")[2].partition("```")[0]
     for commands in (share, f"git add .corral{readme}"):
         done = subprocess.run(
@@ -215,6 +216,24 @@ def test_the_commands_that_share_it_leave_out_what_else_was_staged(repo: Path) -
         )
         git(repo, "reset", "-q", "--soft", "HEAD~1")
         git(repo, "reset", "-q", "--", ".corral", ".claude")
+
+
+def test_the_command_that_shares_it_works_where_it_was_shown_and_leaves_out_what_git_ignores(repo: Path) -> None:
+    commit(repo, {".gitignore": ".claude/\n", "package.json": '{"scripts": {"test": "node --test"}}'})
+    said = Coordinated(repo).run("init", "--yes", cwd=repo / "src").stdout
+    share = next(line for line in said.splitlines() if "your team: " in line).partition("team: ")[2]
+    done = subprocess.run(
+        ["sh", "-ec", share], cwd=repo / "src", env={**os.environ, **IDENTITY}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert git(repo, "status", "--porcelain") == ""
+    assert git(repo, "ls-tree", "-r", "--name-only", "HEAD", "--", ".corral", ".claude").splitlines() == [
+        ".corral/.gitignore",
+        ".corral/config.yaml",
+        ".corral/template.lock",
+    ]
+    assert f"Not shared, because git ignores it here: .claude/settings.json, {SKILL}\n" in said
+    assert "corral init --verify 'npm test'" in said
 
 
 @pytest.mark.parametrize("obstacle", ["settings behind a dead link", "a file called .corral"])

@@ -135,6 +135,11 @@ def test_a_table_fits_its_terminal(filled_house: Coordinated) -> None:
             lines = on_terminal(filled_house, columns, *command)
             assert len(lines) > 1 and all(cells(line) <= columns for line in lines), (command, columns, lines)
         assert any("…" in line for line in on_terminal(filled_house, columns, "task", "list")), columns
+    heading, *lines = on_terminal(filled_house, 80, "audit", "--limit", "5")
+    assert heading.startswith("TIME (UTC)           AGENT") and all(cells(line) <= 80 for line in lines)
+    assert [line for line in lines if not re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d  ", line)] == [], (
+        "a time is not cut"
+    )
 
 
 def test_a_list_in_a_pipe_is_whole(filled_house: Coordinated) -> None:

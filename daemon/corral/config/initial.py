@@ -3,7 +3,32 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+
+_LIKELY = (
+    ("package.json", r'"test"\s*:\s*"(?!echo \\"Error: no test)', "npm test"),
+    ("Cargo.toml", "", "cargo test"),
+    ("go.mod", "", "go test ./..."),
+    ("pom.xml", "", "mvn -q test"),
+    ("gradlew", "", "./gradlew test"),
+    ("pyproject.toml", r"\bpytest\b", "python3 -m pytest -q"),
+    ("setup.cfg", r"\bpytest\b", "python3 -m pytest -q"),
+    ("tox.ini", r"\bpytest\b", "python3 -m pytest -q"),
+    ("pytest.ini", "", "python3 -m pytest -q"),
+    ("Makefile", r"(?m)^test\s*:", "make test"),
+    ("Makefile", r"(?m)^check\s*:", "make check"),
+)
+"""A file in the root of a repository, a pattern in it, and the test command of a project that has both; the first counts."""
+
+
+def likely_verification(root: Path) -> str | None:
+    """The command that probably runs this project's tests: an example to show, never what is set unasked."""
+    for name, pattern, command in _LIKELY:
+        file = root / name
+        if file.is_file() and re.search(pattern, file.read_text(encoding="utf-8", errors="replace")):
+            return command
+    return None
 
 
 def default_config(target: str, verify: list[str]) -> str:

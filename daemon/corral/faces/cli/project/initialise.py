@@ -16,7 +16,7 @@ from corral.client.connection import Client
 from corral.config import account, worktree_root
 from corral.config.custom.edit import with_value
 from corral.config.document import DocumentError
-from corral.config.initial import default_config, default_ignore
+from corral.config.initial import default_config, default_ignore, likely_verification
 from corral.config.load import load
 from corral.config.paths import Checkout, Project, bundle_dir, find_checkout, find_project
 from corral.config.trust import Claim
@@ -26,6 +26,7 @@ from corral.faces.cli.parsing import Exit, Option
 from corral.faces.cli.project import claude_settings, init_record, own_files, project_copies, verification
 from corral.faces.cli.project import trust as project_trust
 from corral.faces.cli.project.project_copies import Copies
+from corral.faces.cli.terminal.context import Common
 from corral.faces.cli.terminal.options import argument, command, here, option
 from corral.faces.cli.terminal.output import echo, emit, for_programs, paint
 from corral.faces.cli.terminal.person import confirm, is_terminal, refuse_agents
@@ -204,7 +205,7 @@ def _own_settings(project: Project, settings: Path, *, status_line: bool) -> cla
     local = _local(settings)
     edit = claude_settings.plan_local(local, settings, status_line=status_line)
     name = local.relative_to(project.root).as_posix()
-    if not edit.changes or open_checkout(project.root).run("check-ignore", "--quiet", "--", name).ok:
+    if not edit.changes or _is_ignored(project, name):
         return edit
     note = f"git does not ignore {name} here; a line in .git/info/exclude will keep it out of commits"
     return replace(edit, remarks=(*edit.remarks, note))
@@ -213,11 +214,16 @@ def _own_settings(project: Project, settings: Path, *, status_line: bool) -> cla
 def _excluded(project: Project, edit: claude_settings.Edit | None) -> dict[Path, bytes]:
     """The change of git's own list of what it ignores in this repository, where it does not ignore the person's settings."""
     name = claude_settings.EXCLUDED.split()[-1].decode().lstrip("/")
-    if edit is None or not edit.changes or open_checkout(project.root).run("check-ignore", "--quiet", "--", name).ok:
+    if edit is None or not edit.changes or _is_ignored(project, name):
         return {}
     file = project.common_dir / "info" / "exclude"
     before = file.read_bytes() if file.exists() else b""
     return {file: before + (b"" if before.endswith(b"\n") or not before else b"\n") + claude_settings.EXCLUDED}
+
+
+def _is_ignored(project: Project, name: str) -> bool:
+    """Whether git ignores this path in the checkout; one that git has already it does not ignore."""
+    return open_checkout(project.root).run("check-ignore", "--quiet", "--", name).ok
 
 
 def _local(settings: Path) -> Path:
@@ -398,15 +404,24 @@ def _contents(
 def _next_steps(project: Project, *, unverified: bool) -> None:
     echo(paint(f"{project.root} is ready.", "green"))
     if unverified:
-        echo("  landing.verify in .corral/config.yaml is empty: work lands unverified until you set your test command.")
+        verify = shlex.quote(likely_verification(project.root) or "YOUR TEST COMMAND")
+        echo("  landing.verify in .corral/config.yaml is empty: work lands unverified until you set your test command,")
+        echo(f"  for example:             corral init --verify {verify}")
     if not project.bare:
         copied = [name for name in project_copies.COPIES if (project.root / name).exists()]
         if metadata_of(project).get("template") != SHIPPED:
             copied = [name for name in (".claude", ".mcp.json") if (project.root / name).exists()]
-        shared = " ".join(dict.fromkeys([".corral", ".claude/settings.json", *copied]))
+        names = list(dict.fromkeys([".corral", ".claude/settings.json", *copied]))
+        ignored = [name for name in names if _is_ignored(project, name)]
+        shared = " ".join(name for name in names if name not in ignored)
+        is_there = not Common.directory and here().resolve() == project.root
+        go = "" if is_there else f"cd {shlex.quote(str(project.root))} && "
         # Naming the paths keeps other staged files out of the commit.
-        commit = f"git add {shared} && git commit -m 'Coordinate with Corral' -- {shared}"
-        echo(f"  Share it with your team: {commit}")
+        if shared:
+            commit = f"git add {shared} && git commit -m 'Coordinate with Corral' -- {shared}"
+            echo(f"  Share it with your team: {go}{commit}")
+        if ignored:
+            echo(f"  Not shared, because git ignores it here: {', '.join(ignored)}")
     if not project.bare and not claude_settings.allows(
         claude_settings.read(project.root / ".claude" / "settings.json")
     ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -16,6 +17,8 @@ from corral.faces.cli.terminal.stdio import can_write, columns
 Row = Mapping[str, Any]
 Column = tuple[str, "str | Callable[[Any], str]", int]
 """A heading, the key of its values or how a row's value is made, and the maximum width."""
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d")
+"""How a time begins. Cut, it says nothing: its end is what tells one line from the next."""
 NARROWEST = 4
 """Cells below which no column is cut: where that does not suffice, each row becomes lines of its own."""
 
@@ -142,16 +145,18 @@ def _room(around: int = 0) -> int | None:
 
 
 def _fitted(lines: Sequence[Sequence[str]], *, between: int, room: int | None) -> list[int] | None:
-    """The widths of columns; the widest are cut until a line fits. None: they cannot fit."""
-    widths = [max(cells_of(text) for text in column) for column in zip(*lines, strict=True)]
+    """The widths of columns; the widest are cut until a line fits, times of day the last. None: they cannot fit."""
+    columns = list(zip(*lines, strict=True))
+    widths = [max(map(cells_of, column)) for column in columns]
     if room is None:
         return widths
     room -= between * (len(widths) - 1)
+    times = {number for number, column in enumerate(columns) if any(map(_MOMENT.match, column))}
     while sum(widths) > room:
-        widest = max(widths)
-        if widest <= NARROWEST:
+        wide = [number for number, width in enumerate(widths) if width > NARROWEST]
+        if not wide:
             return None
-        widths[widths.index(widest)] -= 1
+        widths[max(wide, key=lambda number: (number not in times, widths[number]))] -= 1
     return widths
 
 
