@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -194,3 +195,18 @@ def _refused_on_record(house: Coordinated) -> set[str]:
     """What was refused, and is not told of the person."""
     lines = house.ask("GET", "/audit?limit=1000")
     return {line["action"] for line in lines if "error" in line["result"] and line["session_id"] != person()}
+
+
+@pytest.mark.executed
+@pytest.mark.req("X4")
+def test_an_agent_leaves_anothers_worktree_with_work_in_it(house: Coordinated) -> None:
+    house.hook("SessionStart", "s-ann", source="startup")
+    for name, owner in (("persons", {}), ("anns", {"session_id": "s-ann"})):
+        place = Path(house.ask("POST", "/worktrees", {"name": name, **owner})["path"])
+        (place / "half.txt").write_text("half")
+        refused = house.run("worktree", "remove", name, check=False, CLAUDECODE="1")
+        assert refused.returncode and f"{name} is not yours" in refused.stderr and (place / "half.txt").exists()
+    house.run("worktree", "remove", "anns", CLAUDECODE="1", CORRAL_SESSION_ID="s-ann")
+    (place.with_name("persons") / "half.txt").unlink()
+    house.run("worktree", "remove", "persons", CLAUDECODE="1")
+    assert house.json("worktree", "list") == []

@@ -101,6 +101,7 @@ def test_a_copy_of_a_repository_at_work_begins_with_an_empty_queue_and_touches_n
         assert len((tmp_path / runs).read_text().split()) == 1, "each task ran once"
 
 
+@pytest.mark.req("X2")
 def test_a_copy_lands_and_goes_without_touching_a_checkout_of_the_original(
     house: Coordinated, at: Callable[[Path], Coordinated], tmp_path: Path
 ) -> None:

@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from corral.coordination.services import Services
+from corral.coordination.sessions import claims
 from corral.core.errors import FolderLinked, PathReplaced, TargetGone, Unsupported, WorkAtRisk
 from corral.core.pages import MOST, answer, following, page
 from corral.core.payload import Payload
@@ -85,9 +86,10 @@ async def create(services: Services, body: NewWorktree) -> Payload:
 
 
 @router.delete("/worktrees/{name}", answer=RemovedWorktree, errors=(WorkAtRisk, PathReplaced, FolderLinked))
-async def remove(services: Services, name: str) -> Payload:
-    """Remove a worktree; what is found nowhere else is saved first."""
-    gone = await services.work(lambda: services.of(Worktrees).remove(name))
+async def remove(services: Services, request: Request, name: str) -> Payload:
+    """Remove a worktree; what is found nowhere else is saved first. An agent leaves another's that has uncommitted changes."""
+    who = await claims.claimant(services, request.scope)
+    gone = await services.work(lambda: services.of(Worktrees).remove(name, who))
     services.nudge("landing")  # a branch that has landed may have waited for this
     return gone
 

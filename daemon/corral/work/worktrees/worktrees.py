@@ -13,6 +13,7 @@ from shlex import quote
 from typing import NamedTuple
 
 from corral.config.paths import find_checkout
+from corral.coordination.sessions.claims import Claimant
 from corral.coordination.sessions.store import sessions
 from corral.core.errors import (
     Conflict,
@@ -27,12 +28,12 @@ from corral.core.errors import (
 from corral.core.identifiers import check_name
 from corral.core.logs import logger
 from corral.core.payload import Payload, picked
-from corral.core.states import LIVE_WORKTREES, WorktreePurpose, WorktreeState
+from corral.core.states import LIVE_WORKTREES, SessionStatus, WorktreePurpose, WorktreeState
 from corral.git import refs
-from corral.git.checkouts import private, salvage, unwritten
+from corral.git.checkouts import private, salvage, status, unwritten
 from corral.git.checkouts.identity import real_place
 from corral.git.checkouts.worktrees import Remake
-from corral.git.process.command import Git
+from corral.git.process.command import Git, open_checkout
 from corral.store.rows.tasks import WorktreeRow
 from corral.work.merges.store import landed
 from corral.work.worktrees import ownership
@@ -211,14 +212,18 @@ class Worktrees:
                 remedy="`corral worktree list` shows them; `corral worktree remove NAME` gives one back, its work saved.",
             )
 
-    def remove(self, name: str) -> Payload:
+    def remove(self, name: str, who: Claimant | None = None) -> Payload:
         """Give a worktree back: what no branch holds is salvaged first.
+
+        Args:
+            who: Who asks for it; None: the daemon.
 
         Returns:
             The row; ``removed`` is True, or False with ``note`` saying why it had to stay.
 
         Raises:
             NotFound: No such worktree.
+            NotPermitted: It is for verifying, or an agent's that asks for a person's, or another session's, with work in it.
             WorkAtRisk: A session works in it.
         """
         with self._context.db.reading() as conn:
@@ -227,11 +232,36 @@ class Worktrees:
             raise NotFound(f"There is no worktree {name[:80]!r}.", remedy="`corral worktree list` shows them all.")
         if row["purpose"] == WorktreePurpose.VERIFY:
             raise NotPermitted(f"{name} is for verifying work, and Corral's own.", remedy="Leave it to Corral.")
+        if who is not None and not who.is_person and not self._may_take(row, who) and self._holds_changes(row):
+            raise NotPermitted(
+                f"{name} is not yours, and has uncommitted changes.",
+                cause="Somebody may be at work in it, in an editor that no session tells of.",
+                remedy="Leave it, or ask a person, who removes it in a terminal of their own.",
+            )
         self._check_unused(row)
         gone = give_up(self._context, row, reason=f"worktree {name} was removed")
         with self._context.db.reading() as conn:
             after = worktree_rows.get(conn, row["worktree_id"])
         return {**wire(after or row), "removed": gone}
+
+    def _may_take(self, row: WorktreeRow, who: Claimant) -> bool:
+        """Whether a worktree is neither a person's nor that of a living session which the caller may not act for."""
+        with self._context.db.reading() as conn:
+            owner = sessions.get(conn, row["session_id"]) if row["session_id"] is not None else None
+            if owner is None or owner["status"] == SessionStatus.DISCONNECTED:
+                return row["purpose"] != WorktreePurpose.PERSON
+            try:
+                who.check(conn, owner["session_id"])
+            except NotPermitted:
+                return row["purpose"] == WorktreePurpose.TASK
+        return True
+
+    def _holds_changes(self, row: WorktreeRow) -> bool:
+        """Whether a worktree has changes that no commit has; also where git cannot tell."""
+        try:
+            return bool(status.changes(open_checkout(Path(row["path"]))))
+        except CorralError:
+            return os.path.lexists(row["path"])
 
     def give_back(self, path: Path, leaving: Collection[str] = ()) -> GivenBack:
         """The client is done with the worktree at ``path``.
