@@ -112,14 +112,18 @@ def test_the_pause_ends_by_itself_when_somebody_makes_the_target_green_again(wor
 @pytest.mark.parametrize("is_red_since", [True, False], ids=["red since", "too old"])
 def test_a_green_run_that_would_let_no_request_land_does_not_speak_for_a_tip(world: World, is_red_since: bool) -> None:
     green = world.receipt(world.settled[0][0])
-    again = {"tree": green["tree"], "fingerprint": green["fingerprint"], "exit_code": 1}
+    tree, fingerprint, red = green["tree"], green["fingerprint"], ReceiptStatus.FAILED
     if is_red_since:
-        world.db.write(lambda conn: receipts.add(conn, **again, status=ReceiptStatus.FAILED, now=world.now()))
+        world.db.write(
+            lambda conn: receipts.add(
+                conn, tree=tree, fingerprint=fingerprint, status=red, exit_code=1, now=world.now()
+            )
+        )
     else:
         world.skip(2 * 86400)
     commit(world.root, {"mine.txt": "x\n"}, "mine")
     git(world.root, "revert", "--no-edit", "HEAD")
-    assert world.tip("main^{tree}") == green["tree"]
+    assert world.tip("main^{tree}") == tree
     world.queue.step(world.now())
     world.step_until(lambda: tip_row(world) is None)
     assert len([*(world.project.logs_dir / "merges").glob(f"tip-{world.tip()[:8]}*/*.log")]) == 1, "it was verified"
