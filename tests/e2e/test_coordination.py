@@ -21,8 +21,8 @@ def test_one_asks_the_other_for_a_file_and_gets_it_while_a_third_and_a_person_lo
     holding.do(tool("Write", file_path="$CWD/shared.txt", content="first\n"), say="Write the first draft")
     holder = holding.name
 
-    told = asking.do(tool(f"{OURS}discover_agents"), tool("Read", file_path="$CWD/shared.txt"))
-    assert holder in told and "Write the first draft" in told
+    transcript = asking.do(tool(f"{OURS}discover_agents"), tool("Read", file_path="$CWD/shared.txt"))
+    assert holder in transcript and "Write the first draft" in transcript
     refused = asking.do(tool("Write", file_path="$CWD/shared.txt", content="second\n", if_denied=[text("Refused.")]))
     assert f"shared.txt is held by {holder}" in refused
     asking.do(tool(f"{OURS}send_message", to=[holder], subject="shared.txt", body_md="May I have it?"))

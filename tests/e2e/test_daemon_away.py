@@ -43,12 +43,12 @@ def test_what_a_client_edited_while_the_daemon_was_away_is_locked_for_it(team: T
     team.until(lambda: team.locks() == mine)
     needs = [need for need in team.house.ask("GET", "/status")["needs_you"] if need["kind"] == "unannounced_changes"]
     assert len(needs) == 1 and "1 uncommitted file in" in needs[0]["what"] and "README.md" in needs[0]["what"]
-    told = other.do(
+    transcript = other.do(
         write("tool.txt", "theirs"),
         tool("Read", file_path="$CWD/README.md"),
         tool("Edit", file_path="$CWD/README.md", old_string="by hand", new_string="by a client"),
     )
-    assert f"tool.txt is held by {away.name}" in told
+    assert f"tool.txt is held by {away.name}" in transcript
     assert (team.repo / "tool.txt").read_text() == "by a tool\n"
-    assert "README.md changed while Corral's daemon was away, and nobody announced it." in told
+    assert "README.md changed while Corral's daemon was away, and nobody announced it." in transcript
     assert team.locks() == {**mine, "README.md": other.session_id}

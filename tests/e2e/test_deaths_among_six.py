@@ -98,10 +98,10 @@ def test_deaths_among_six_sessions_overwrite_nothing_and_stop_nobody(team: Team,
     ids = {members[number].session_id for number in living}
     team.until(lambda: set(team.locks().values()) <= ids)
     heir = members[min(living)]
-    told = heir.do(*(writes(number, "by an heir") for number in order if number not in living))
+    transcript = heir.do(*(writes(number, "by an heir") for number in order if number not in living))
     holders = team.locks()
     for number in set(order) - living:
-        assert holders[file_of(number)] in ids, told
+        assert holders[file_of(number)] in ids, transcript
         assert "by " in (team.repo / file_of(number)).read_text(), "what a dead session held is no longer anybody's"
     watch.over.set()
     watch.join()

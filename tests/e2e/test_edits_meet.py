@@ -46,9 +46,9 @@ def test_of_two_that_race_for_a_file_one_edits_and_the_other_is_told_who_holds_i
 def test_a_file_changed_by_a_shell_command_while_another_holds_it_is_told_to_both(pair: Pair) -> None:
     team, holder, other = pair
     holder.do(write("src/new.py", "mine\n"), say="Write the new module")
-    told = other.do(bash("echo theirs >> src/new.py; echo free > free.txt"))
-    assert f'changed src/new.py, which {holder.name} holds for "Write the new module", until ' in told
-    assert "free.txt" not in told
+    transcript = other.do(bash("echo theirs >> src/new.py; echo free > free.txt"))
+    assert f'changed src/new.py, which {holder.name} holds for "Write the new module", until ' in transcript
+    assert "free.txt" not in transcript
     assert team.locks() == {"src/new.py": holder.session_id, "free.txt": other.session_id}
     assert f"{other.name} changed src/new.py by a shell command while you hold it." in holder.do(bash("true"))
     assert "changed src/new.py" not in holder.do(bash("true"))
@@ -112,8 +112,8 @@ def test_what_another_left_uncommitted_is_written_over_only_by_one_who_was_shown
     team, one, other = pair
     one.do(write("left.txt", "theirs\n"))
     team.house.ask("POST", "/locks/release", {"session_id": one.session_id, "paths": ["left.txt"]})
-    told = other.do(write("left.txt", "mine\n"))
-    assert f"left.txt has changes of {one.name} that are in no commit" in told and "+theirs" in told
+    transcript = other.do(write("left.txt", "mine\n"))
+    assert f"left.txt has changes of {one.name} that are in no commit" in transcript and "+theirs" in transcript
     assert (team.repo / "left.txt").read_text() == "theirs\n"
     other.do(write("left.txt", "mine\n"))
     assert (team.repo / "left.txt").read_text() == "mine\n"
@@ -126,19 +126,19 @@ def test_a_session_that_only_ran_its_tests_is_not_blamed_for_what_another_genera
     began, go = tmp_path / "began", tmp_path / "go"
     tester.begin(bash_until(f"[ -e {go} ]", first=f"touch {began}"), text("Tested."), say="Run the tests")
     team.until(began.exists)
-    told = author.do(bash("echo 'a = 2' > src/a.py; echo new > made.txt"), say="Generate")
-    assert f"These files changed while your shell command and one of {tester.name} ran" in told
+    transcript = author.do(bash("echo 'a = 2' > src/a.py; echo new > made.txt"), say="Generate")
+    assert f"These files changed while your shell command and one of {tester.name} ran" in transcript
     go.touch()
     team.until(tester.has_done)
     heard = tester.told + tester.do(bash("true"))
     assert heard.count("Which of you did it is not known, and nobody was given a lock.") >= 1
-    assert "Undo" not in heard + told
+    assert "Undo" not in heard + transcript
     assert team.locks() == {}
-    told = author.do(
+    transcript = author.do(
         tool("Read", file_path="$CWD/src/a.py"),
         tool("Edit", file_path="$CWD/src/a.py", old_string="a = 2", new_string="a = 3"),
     )
-    assert "is held by" not in told and (team.repo / "src" / "a.py").read_text() == "a = 3\n"
+    assert "is held by" not in transcript and (team.repo / "src" / "a.py").read_text() == "a = 3\n"
     assert team.locks() == {"src/a.py": author.session_id}
 
 
@@ -150,11 +150,11 @@ def test_what_a_shell_command_deletes_of_anothers_is_brought_back_by_the_command
         tool("Edit", file_path="$CWD/src/a.py", old_string="a = 1", new_string="a = 2"),
         say="Write the draft",
     )
-    told = other.do(bash("rm draft.txt src/a.py"))
+    transcript = other.do(bash("rm draft.txt src/a.py"))
     assert not (team.repo / "draft.txt").exists()
     for path in ("draft.txt", "src/a.py"):
-        assert f'deleted {path}, which {holder.name} holds for "Write the draft"' in told
-    named = re.findall(r"this brings it back: `(git [^`]+)`", told)
+        assert f'deleted {path}, which {holder.name} holds for "Write the draft"' in transcript
+    named = re.findall(r"this brings it back: `(git [^`]+)`", transcript)
     heard = holder.do(bash("true"))
     assert f"{other.name} deleted draft.txt by a shell command while you hold it." in heard
     assert sorted(re.findall(r"this brings it back: `(git [^`]+)`", heard)) == sorted(named) and len(named) == 2
@@ -187,11 +187,11 @@ DANGERS = [
 def test_what_would_sweep_up_the_work_of_others_is_denied_and_their_work_saved_first(pair: Pair) -> None:
     team, holder, other = pair
     holder.do(write("draft.txt", "not yet committed\n"))
-    told = other.do(*(bash(command) for command in DANGERS))
-    assert told.count("The command was not run.") == len(DANGERS)
-    assert told.count(f"would touch work of {holder.name} in this checkout (draft.txt)") == len(DANGERS)
-    assert "Name your own files: `git add <your files>`." in told
-    saved = re.findall(r"was saved as (refs/corral/salvage/\S+) ", told)
+    transcript = other.do(*(bash(command) for command in DANGERS))
+    assert transcript.count("The command was not run.") == len(DANGERS)
+    assert transcript.count(f"would touch work of {holder.name} in this checkout (draft.txt)") == len(DANGERS)
+    assert "Name your own files: `git add <your files>`." in transcript
+    saved = re.findall(r"was saved as (refs/corral/salvage/\S+) ", transcript)
     assert len(saved) == len(DANGERS) and len(set(saved)) == 1, "the same state is saved once"
     for ref in saved:
         assert git(team.repo, "show", f"{ref}:draft.txt") == "not yet committed"
@@ -202,13 +202,13 @@ def test_what_would_sweep_up_the_work_of_others_is_denied_and_their_work_saved_f
 
 def test_alone_in_a_checkout_git_does_what_it_always_did(team: Team) -> None:
     member = team.member()
-    told = member.do(
+    transcript = member.do(
         tool("Read", file_path="$CWD/src/a.py"),
         tool("Edit", file_path="$CWD/src/a.py", old_string="a = 1", new_string="a = 2"),
         bash("git stash && git stash pop && git commit -qam 'Two' && git log -1 --format=%s"),
         bash("echo 3 > src/a.py; git reset -q --hard && cat src/a.py"),
     )
-    assert "not run" not in told
+    assert "not run" not in transcript
     assert (team.repo / "src" / "a.py").read_text() == "a = 2\n"
     assert git(team.repo, "log", "-1", "--format=%s") == "Two"
     assert git(team.repo, "for-each-ref", "refs/corral/salvage") == ""
@@ -220,8 +220,8 @@ def test_the_briefing_reaches_the_model_and_is_short(pair: Pair) -> None:
     first.do(*(write(name, "x") for name in names), say="Rewrite everything")
     team.until(lambda: first.row["status"] == "idle")  # its client tells of the end of a turn a moment later
     second = team.member()
-    told = second.do()
-    briefing = told[told.index("SessionStart hook additional context: ") :].split("\n\n")[0]
+    transcript = second.do()
+    briefing = transcript[transcript.index("SessionStart hook additional context: ") :].split("\n\n")[0]
     assert f"You are {second.name} " in briefing
     assert f"- {first.name} (idle): Rewrite everything" in briefing
     assert f"- {names[0]} ({first.name})" in briefing
@@ -246,6 +246,6 @@ def test_the_file_behind_a_symlink_is_what_is_locked(pair: Pair) -> None:
     )
     assert "print(1)" in (team.repo / "src" / "book.ipynb").read_text()
     assert sorted(team.locks()) == ["src/a.py", "src/book.ipynb", "src/new.py"]
-    told = second.do(write("src/new.py", "y"))
-    assert f"src/new.py is held by {first.name}" in told
+    transcript = second.do(write("src/new.py", "y"))
+    assert f"src/new.py is held by {first.name}" in transcript
     assert (team.repo / "src" / "new.py").read_text() == "x"

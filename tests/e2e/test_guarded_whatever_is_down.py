@@ -68,9 +68,9 @@ def test_a_held_file_stays_through_kills_and_restarts_of_the_daemon(guarded: Tea
     team.until(team.house.daemon_pid)
     restart = threading.Thread(target=team.house.run, args=("daemon", "restart"))
     restart.start()
-    told = other.do(*(step for _ in range(4) for step in (overwrites(), {"sleep": 0.2})))
+    transcript = other.do(*(step for _ in range(4) for step in (overwrites(), {"sleep": 0.2})))
     restart.join()
-    assert told.count(f"{HELD} is held by {holder.name}") == 4
+    assert transcript.count(f"{HELD} is held by {holder.name}") == 4
     assert (team.repo / HELD).read_text() == "the holder's\n"
 
 
@@ -81,8 +81,8 @@ def test_a_held_file_stays_where_the_bridge_is_dead_or_was_never_started(guarded
     other.do(tool("Read", file_path=f"$CWD/{HELD}"))
     other.bridge.kill()
     assert "is held by" in other.do(overwrites(), overwrites())
-    told = run_of(team, *STRICT_MCP)
-    assert "is held by" in told
+    transcript = run_of(team, *STRICT_MCP)
+    assert "is held by" in transcript
     team.house.kill_daemon()
     (team.repo / ".corral" / "run").chmod(0o755)  # so that no daemon can start
     assert "as Corral knew it last" in run_of(team, *STRICT_MCP)
@@ -100,8 +100,8 @@ def test_a_held_file_stays_where_a_session_starts_while_the_daemon_is_frozen(gua
 def test_a_held_file_stays_where_a_session_was_started_elsewhere(guarded: Team, make_repo: Callable[..., Path]) -> None:
     holding(guarded)
     for place in (guarded.repo.parent, make_repo("another")):
-        told = run_of(guarded, "--add-dir", str(guarded.repo), cwd=place)
-        assert "is held by" in told, place
+        transcript = run_of(guarded, "--add-dir", str(guarded.repo), cwd=place)
+        assert "is held by" in transcript, place
     assert (guarded.repo / HELD).read_text() == "the holder's\n"
 
 

@@ -42,8 +42,8 @@ def test_the_hooks_guard_in_a_client_before_mods(team: Team, claude: Path) -> No
     holder.do(look, tool("Write", file_path=f"$CWD/{HELD}", content="the holder's\n"))
     assert team.locks() == {HELD: holder.session_id}
     overwrites = tool("Write", file_path=f"$CWD/{HELD}", content="by another\n")
-    told = other.do(look, overwrites, tool("Write", file_path="$CWD/mine.txt", content="x"))
-    assert f"{HELD} is held by {holder.name}" in told and f"You are {other.name} in a repository" in told
+    transcript = other.do(look, overwrites, tool("Write", file_path="$CWD/mine.txt", content="x"))
+    assert f"{HELD} is held by {holder.name}" in transcript and f"You are {other.name} in a repository" in transcript
     assert team.locks()["mine.txt"] == other.session_id
     assert f"changed {HELD}" in other.do(bash(f"echo shell >> {HELD}")), "what a shell writes is seen"
     (team.repo / HELD).write_text("the holder's\n")

@@ -59,8 +59,8 @@ def test_no_hostile_mod_writes_what_a_session_holds(
     other = hostile(tmp_path / "hostile")
     monkeypatch.setattr(team, "plugin", (*other, *PLUGIN) if is_first else (*PLUGIN, *other))
     member = team.member()
-    told = member.do(*(write(name) for name in (HELD, "rewrites", "writes", "calls", "late")))
-    assert told.count(f"{HELD} is held by {holder.name}") == 4, told
+    transcript = member.do(*(write(name) for name in (HELD, "rewrites", "writes", "calls", "late")))
+    assert transcript.count(f"{HELD} is held by {holder.name}") == 4, transcript
     assert (team.repo / HELD).read_text() == "the holder's"
 
 

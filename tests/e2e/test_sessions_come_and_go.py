@@ -35,8 +35,8 @@ def test_a_session_whose_start_no_daemon_heard_is_known_and_briefed_with_its_fir
     broken = team.repo.parent / "broken"
     executable(broken / "python3", "#!/bin/sh\nexit 1\n")
     lost = team.member(path=broken)
-    told = lost.do(write("a.txt"))
-    assert told.count(f"You are {lost.name} in a repository") == 1
+    transcript = lost.do(write("a.txt"))
+    assert transcript.count(f"You are {lost.name} in a repository") == 1
     os.kill(lost.pid, signal.SIGKILL)
     team.until(lambda: lost.row["status"] == "disconnected")
     assert team.locks() == {}
@@ -83,8 +83,8 @@ def test_a_session_without_corral_on_its_path_is_guarded(team: Team) -> None:
     """As with a README's `export PATH` that was typed in another shell."""
     team.env["PATH"] = team.env["PATH"].partition(os.pathsep)[2]
     member, other = team.member(), team.member()
-    told = member.do(write("a.txt"), bash("command -v corral && corral --version"))
-    assert "corral 0." in told, "and its shell finds the command in the plugin"
+    transcript = member.do(write("a.txt"), bash("command -v corral && corral --version"))
+    assert "corral 0." in transcript, "and its shell finds the command in the plugin"
     assert "is held by" in other.do(write("a.txt", "theirs"))
     assert not unguarded(team, member)
 
@@ -106,9 +106,9 @@ def test_of_daemon_bridge_and_session_each_may_be_killed_and_no_edit_is_lost_or_
     assert "no daemon: " in (team.repo / ".corral" / "logs" / "bridge.log").read_text()
     team.until(team.house.daemon_pid)
     member.do(write("later.txt"))
-    told = other.do(write("before.txt", "theirs"), write("later.txt", "theirs"), write("free.txt"))
-    assert f"before.txt is held by {member.name}" in told
-    assert f"later.txt is held by {member.name}" in told
+    transcript = other.do(write("before.txt", "theirs"), write("later.txt", "theirs"), write("free.txt"))
+    assert f"before.txt is held by {member.name}" in transcript
+    assert f"later.txt is held by {member.name}" in transcript
     assert (team.repo / "later.txt").read_text() == "x"
     assert team.locks()["free.txt"] == other.session_id
     assert not unguarded(team, member)

@@ -29,24 +29,24 @@ def body(skill: str) -> str:
 
 def follow(member: Member, skill: str, *steps: Step, say: str = "Do this.") -> str:
     """Have a session load a skill, and do as it says; returns what the model was told."""
-    told = member.do(tool("Skill", skill=f"corral:{skill}"), *steps, say=say)
-    assert body(skill) in told
-    return told
+    transcript = member.do(tool("Skill", skill=f"corral:{skill}"), *steps, say=say)
+    assert body(skill) in transcript
+    return transcript
 
 
 @pytest.mark.req("RESERVE-2", "RESERVE-3")
 def test_reserving_files(pair: Pair) -> None:
     team, holder, other = pair
-    told = follow(
+    transcript = follow(
         holder,
         "reserving-files",
         corral("check_locks", file_paths=["src/**", "api:GET /v1/users"]),
         corral("acquire_lock", file_path="src/**", reason="TASK-7: new header", ttl_minutes=60),
         corral("acquire_lock", file_path="api:GET /v1/users", reason="TASK-7: new header"),
     )
-    assert told.count('"success":true') >= 2
+    assert transcript.count('"success":true') >= 2
     assert team.locks() == {"src/**": holder.session_id, "api:GET /v1/users": holder.session_id}
-    told = follow(
+    transcript = follow(
         other,
         "reserving-files",
         corral("acquire_lock", file_path="src/a.py", reason="TASK-8"),
@@ -56,7 +56,7 @@ def test_reserving_files(pair: Pair) -> None:
             "send_message", to=[holder.name], subject="May I have src/a.py?", body_md="For TASK-8.", importance="high"
         ),
     )
-    assert f'"locked_by":"{holder.name}"' in told and "TASK-7: new header" in told
+    assert f'"locked_by":"{holder.name}"' in transcript and "TASK-7: new header" in transcript
     assert "src/a.py" not in git(team.repo, "status", "--short") and (team.repo / "docs.md").exists()
     asked = holder.do(corral("release_lock", file_path="src/**"), corral("release_lock", file_path="api:GET /v1/users"))
     assert "May I have src/a.py?" in asked
@@ -69,7 +69,7 @@ def test_reserving_files(pair: Pair) -> None:
 def test_messaging(pair: Pair) -> None:
     _team, python, other = pair
     python.do(corral("register_session", capabilities=["python"]))
-    told = follow(
+    transcript = follow(
         other,
         "messaging",
         corral("discover_agents", capability="python"),
@@ -78,7 +78,7 @@ def test_messaging(pair: Pair) -> None:
         ),
         write("meanwhile.md"),
     )
-    assert f'"agent_id":"{python.name}"' in told
+    assert f'"agent_id":"{python.name}"' in transcript
     received = follow(
         python,
         "messaging",
@@ -95,7 +95,7 @@ def test_messaging(pair: Pair) -> None:
 @pytest.mark.req("HANDOFF-1", "HANDOFF-2", "HANDOFF-5")
 def test_handing_off(team: Team) -> None:
     member = team.member()
-    told = follow(
+    transcript = follow(
         member,
         "handing-off",
         corral("read_handoff"),
@@ -111,7 +111,7 @@ def test_handing_off(team: Team) -> None:
         corral("release_lock", file_path="header.py"),
         corral("remember", summary="The clock test needs TZ=UTC", tags=["tests"]),
     )
-    assert re.search(r'"handoff_id":"[0-9a-f-]{36}"', told)
+    assert re.search(r'"handoff_id":"[0-9a-f-]{36}"', transcript)
     member.conversation.finish()
     successor = team.member()
     successor.do(bash("true"))
@@ -125,7 +125,7 @@ def test_landing_changes(team: Team) -> None:
     worktree = Path(team.house.json("worktree", "list")[0]["path"])
     branch = git(worktree, "branch", "--show-current")
     member = team.member(cwd=worktree)
-    told = follow(
+    transcript = follow(
         member,
         "landing-changes",
         write("landed.md"),
@@ -133,7 +133,7 @@ def test_landing_changes(team: Team) -> None:
         corral("request_merge", branch=branch),
         bash("corral wait --all --timeout 60"),
     )
-    assert '"merge_id":"' in told
+    assert '"merge_id":"' in transcript
     assert git(team.repo, "show", "main:landed.md") == "x"
 
 
@@ -171,7 +171,7 @@ def test_task_execution_by_the_names_that_prompts_use(team: Team) -> None:
 
 def test_delegating_a_batch(team: Team) -> None:
     member = team.member()
-    told = follow(
+    transcript = follow(
         member,
         "delegating-a-batch",
         bash("corral feature analyze --claim one.md --claim two.md --json"),
@@ -183,6 +183,6 @@ def test_delegating_a_batch(team: Team) -> None:
         corral("submit_work", task_type="build", description="Three", command="echo 3 > three.md", thread_id="batch-1"),
         bash("corral wait --all --timeout 60 --json", timeout=90_000),
     )
-    assert '"feasibility": "FULL"' in told
+    assert '"feasibility": "FULL"' in transcript
     landed = {name: git(team.repo, "show", f"main:{name}") for name in ("one.md", "two.md", "three.md")}
     assert landed == {"one.md": "1", "two.md": "1\n1", "three.md": "3"}

@@ -76,8 +76,8 @@ def run(one: House, command: str, status: str = "completed", **fields: Any) -> d
 def seen(one: House, into: Path) -> dict[str, Any]:
     """What the next task sees, with the place and the inode of its worktree apart."""
     run(one, look(into))
-    found: dict[str, Any] = json.loads(into.read_text())
-    return found
+    content: dict[str, Any] = json.loads(into.read_text())
+    return content
 
 
 def apart(found: dict[str, Any]) -> dict[str, Any]:

@@ -194,9 +194,9 @@ def test_going_back_does_not_write_over_a_file_that_somebody_holds_and_no_agent_
     program = shlex.join(["env", f"PYTHONPATH={source}", sys.executable, "-m", "corral", "-C", str(house.root)])
     task = house.submit("Deploys", "; ".join(f"{program} agent {line} --json" for line in words))
     assert ended(house, task)["status"] == "dead"
-    said = house.run("task", "logs", task).stdout
-    errors = [json.loads(line)["error"] for line in said.splitlines() if line.startswith("{")]
-    assert [one["code"] for one in errors] == ["CORRAL-ERR-011"] * len(words), said
+    output = house.run("task", "logs", task).stdout
+    errors = [json.loads(line)["error"] for line in output.splitlines() if line.startswith("{")]
+    assert [one["code"] for one in errors] == ["CORRAL-ERR-011"] * len(words), output
     for error, typed in zip(errors, words.values(), strict=True):
         assert "needs a person" in error["message"] and "CORRAL_TASK_ID is set" in error["cause"]
         assert error["remedy"] == f"Run it in a terminal of your own: corral agent {typed}"

@@ -28,8 +28,8 @@ def work(house: Coordinated, **fields: Any) -> str:
 
 
 def known(house: Coordinated) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = house.json("agent", "versions", "scribe")
-    return found
+    answer: list[dict[str, Any]] = house.json("agent", "versions", "scribe")
+    return answer
 
 
 def figures(house: Coordinated, *args: str) -> dict[str, dict[str, Any]]:

@@ -390,7 +390,7 @@ def test_of_a_blind_copy_that_did_not_arrive_only_its_sender_learns_and_nobody_w
     (mail,) = inbox(db, "ann")
     assert mail["subject"] == "Not delivered: Secret" and mail["thread_id"] == mail["message_id"]
     assert not [text for text in (mail["body"], mail["subject"], str(mail["data"])) if "Dee" in text]
-    told = db.read(events.listing)
-    assert not [row for row in told if row["kind"] in ("message.read", "message.acknowledged", "message.bounced")]
+    rows = db.read(events.listing)
+    assert not [row for row in rows if row["kind"] in ("message.read", "message.acknowledged", "message.bounced")]
     assert [row["to"] for row in db.read(lambda conn: list(contacts.listing(conn, "ann", blind=False)))] == ["Ben"]
     assert {row["to"] for row in db.read(lambda conn: list(contacts.listing(conn, "ann")))} == {"Ben", "Dee"}

@@ -48,8 +48,8 @@ def corral(cwd: Path, *args: str, said: str = "", **env: str) -> Any:
 def status(cwd: Path, **env: str) -> dict[str, Any]:
     done = corral(cwd, "key-status", "--json", **env)
     assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
 
 
 @pytest.mark.req("FR-CONFIG-004", "NFR-SEC-001")

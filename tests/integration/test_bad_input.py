@@ -124,8 +124,8 @@ def test_half_a_letter_in_what_is_kept_as_it_came_breaks_no_list(house: Coordina
     assert listed["bad"] == [HALF]
 
     async def scene(one: Agent) -> None:
-        found = await one.call("discover_agents")
-        assert [row["capabilities"] for row in found["agents"] if row["agent_id"] == "Bad"] == [["\\ud800"]]
+        answer = await one.call("discover_agents")
+        assert [row["capabilities"] for row in answer["agents"] if row["agent_id"] == "Bad"] == [["\\ud800"]]
         assert (await one.call("get_task", task_id=task["task_id"]))["input_data"] == {"a": "\\ud800"}
 
     play(house, scene)

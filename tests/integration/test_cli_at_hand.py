@@ -52,11 +52,11 @@ def test_status_doctor_and_the_bare_command(coordinate: Callable[..., Coordinate
 
 @pytest.mark.req("FR-CLI-003")
 def test_the_version_tells_of_the_template_of_a_project(house: Coordinated) -> None:
-    found = house.json("--version")
+    answer = house.json("--version")
     first, second = house.run("--version").stdout.splitlines()
-    assert first == f"corral {__version__} (Python {found['python']}, {found['path']})"
-    assert Path(found["path"], "__init__.py").is_file()
-    assert second == f"template built-in {__version__}: compatible" and found["template"]["compatible"] is True
+    assert first == f"corral {__version__} (Python {answer['python']}, {answer['path']})"
+    assert Path(answer["path"], "__init__.py").is_file()
+    assert second == f"template built-in {__version__}: compatible" and answer["template"]["compatible"] is True
     record = house.root / ".corral" / "metadata.json"
     kept = record.read_text()
     for version, status in (
@@ -81,8 +81,8 @@ def test_ids_may_be_shortened_where_one_stands_does_not_matter_and_logs_are_for_
     assert house.json("task", "detail", task, cwd=tmp_path / "linked")["task_id"] == task
     assert house.json("-C", str(house.root), "task", "detail", task, cwd=Path("/"))["task_id"] == task
     assert "spoken" in house.run("task", "logs", task).stdout
-    said = house.json("task", "logs", task)
-    assert "spoken" in said["text"] and said["complete"] is True
+    answer = house.json("task", "logs", task)
+    assert "spoken" in answer["text"] and answer["complete"] is True
     assert house.json("merge", "log", merge)["complete"] is True
 
 

@@ -14,8 +14,8 @@ def test_a_file_that_is_not_yaml_is_told_with_its_line_by_the_doctor_too(house: 
     house.run("daemon", "start")
     with (house.root / ".corral" / "config.yaml").open("a") as config:
         config.write("nonsense: [\n")
-    said = house.run("config", "validate", check=False).stderr.splitlines()
-    assert said[1].startswith("  line ") and "is not YAML" in said[1]
+    lines = house.run("config", "validate", check=False).stderr.splitlines()
+    assert lines[1].startswith("  line ") and "is not YAML" in lines[1]
     eventually(lambda: "is not YAML" in house.run("doctor", check=False).stdout)
 
 
@@ -43,21 +43,21 @@ def test_files_and_recipes_that_settings_name_must_be_there(house: Coordinated) 
     local.write_text(
         "templates: {allowed_signers: signers}\nworktrees: {recipes: [python, cobol], setup: [./prepare --all, make]}\nlogz: {}\n"
     )
-    said = json.loads(house.run("config", "validate", "--json", check=False).stdout)
-    assert not said["valid"] and any("logz" in warning for warning in said["warnings"])
-    assert {(error["field"], error["source"]) for error in said["errors"]} == {
+    answer = json.loads(house.run("config", "validate", "--json", check=False).stdout)
+    assert not answer["valid"] and any("logz" in warning for warning in answer["warnings"])
+    assert {(error["field"], error["source"]) for error in answer["errors"]} == {
         (key, ".corral/local.yaml") for key in ("templates.allowed_signers", "worktrees.recipes", "worktrees.setup")
     }
-    assert "there is no recipe 'cobol'; there are: " in str(said["errors"]) and "no file ./prepare" in str(
-        said["errors"]
+    assert "there is no recipe 'cobol'; there are: " in str(answer["errors"]) and "no file ./prepare" in str(
+        answer["errors"]
     )
     # Wrong values, in whatever file and profile, hide none of them.
     team = house.root / ".corral" / "config.yaml"
     valid = team.read_text()
     team.write_text("locks: {ttl_s: -1}\nqueue: 5\nprofiles: {far: {sessions: {stale_after_s: never}}}")
     everything = json.loads(house.run("config", "validate", "--json", check=False).stdout)["errors"]
-    assert [error for error in said["errors"] if error not in everything] == []
-    assert {error["field"] for error in everything if error not in said["errors"]} == {
+    assert [error for error in answer["errors"] if error not in everything] == []
+    assert {error["field"] for error in everything if error not in answer["errors"]} == {
         "locks.ttl_s", "queue", "sessions.stale_after_s",
     }  # fmt: skip
     team.write_text(valid)
@@ -70,9 +70,9 @@ def test_files_and_recipes_that_settings_name_must_be_there(house: Coordinated) 
 @pytest.mark.req("FR-CONFIG-003")
 def test_an_unknown_key_is_a_warning(house: Coordinated) -> None:
     (house.root / ".corral" / "local.yaml").write_text("locks: {ttl: 5}\n")
-    said = house.json("config", "validate")
-    assert said["valid"]
-    assert any("locks.ttl" in warning for warning in said["warnings"])
+    answer = house.json("config", "validate")
+    assert answer["valid"]
+    assert any("locks.ttl" in warning for warning in answer["warnings"])
     assert "The configuration is valid." in house.run("config", "validate").stdout
 
 

@@ -131,8 +131,8 @@ def test_without_a_verification_the_receipt_says_so_wherever_it_is_shown(
     assert "unverified" in house.run("task", "detail", task).stdout
     assert "unverified" in house.run("status").stdout
     assert house.json("status")["verified"] is False
-    told = house.run("merge", "log", house.json("merge", "list")[0]["merge_id"]).stdout
-    assert "unverified" in told and "No verification command is configured" in told
+    output = house.run("merge", "log", house.json("merge", "list")[0]["merge_id"]).stdout
+    assert "unverified" in output and "No verification command is configured" in output
 
 
 @pytest.mark.req("FR-CLI-006")

@@ -68,8 +68,8 @@ def test_a_program_in_a_shell_is_a_session_like_any_other(shared_house: Coordina
     assert (again["session_id"], again["agent_name"], again["agent_type"]) == (first["session_id"], "Sisyphus", "shell")
     assert (again["current_task"], again["capabilities"]) == ("Wait for the rest", ["python", "review"])
     assert house.json("session", "heartbeat", **me) == {"success": True, "session_id": first["session_id"]}
-    (found,) = house.json("session", "list", "--capability", "review")
-    assert found["last_heartbeat"] > again["last_heartbeat"] and found["names"] == []
+    (answer,) = house.json("session", "list", "--capability", "review")
+    assert answer["last_heartbeat"] > again["last_heartbeat"] and answer["names"] == []
     shown = house.run("session", "register", "--task", "Executing t-1", **NOBODY).stdout
     coder = shown.split()[-1].removeprefix("CORRAL_SESSION_ID=")
     assert re.fullmatch(r"[A-Z][a-z]+[A-Z][a-z]+", shown.split()[0])

@@ -17,11 +17,11 @@ def test_the_first_to_succeed_lands_and_the_others_are_ended(coordinate: Callabl
     done = house.json("wait", task, "--timeout", "60")
     assert done["tasks"][0]["outcome"] == "landed"
     assert (house.root / "won.txt").read_text() == "won\n"
-    found = house.json("task", "detail", task)
-    assert found["combine"] == "first" and found["agents"] == 3 and len(found["followers"]) == 3
+    detail = house.json("task", "detail", task)
+    assert detail["combine"] == "first" and detail["agents"] == 3 and len(detail["followers"]) == 3
 
     def states() -> list[str]:
-        return sorted(house.json("task", "detail", one)["status"] for one in found["followers"])
+        return sorted(house.json("task", "detail", one)["status"] for one in detail["followers"])
 
     eventually(lambda: states() == ["cancelled", "cancelled", "completed"])
     assert len(house.json("merge", "list")) == 1
@@ -33,10 +33,10 @@ def test_members_that_did_not_agree_land_nothing_and_say_so(coordinate: Callable
     task = house.carry_out(
         "guess", "echo $CORRAL_TASK_ID | tee guess.txt", "--agents", "3", "--combine", "vote", check=False
     )
-    found = house.json("task", "detail", task)
-    assert (found["status"], found["error_code"]) == ("failed", "no_majority")
-    outputs = [part["result"]["output"] for part in found["result"]["contributions"]]
-    assert outputs == found["followers"], "each contribution is kept"
+    detail = house.json("task", "detail", task)
+    assert (detail["status"], detail["error_code"]) == ("failed", "no_majority")
+    outputs = [part["result"]["output"] for part in detail["result"]["contributions"]]
+    assert outputs == detail["followers"], "each contribution is kept"
     assert house.json("merge", "list") == [] and not (house.root / "guess.txt").exists()
 
 

@@ -26,8 +26,8 @@ def house(coordinate: Callable[..., Coordinated]) -> Coordinated:
 
 
 def _address(house: Coordinated) -> tuple[str, int]:
-    said = json.loads((house.root / ".corral/run/daemon.json").read_text())
-    return said["host"], said["port"]
+    content = json.loads((house.root / ".corral/run/daemon.json").read_text())
+    return content["host"], content["port"]
 
 
 @pytest.mark.req("X1")

@@ -21,11 +21,11 @@ def test_a_session_has_contacts_and_as_many_names_as_it_is_given(house: Coordina
     assert "Ann" in house.run("message", "contacts", CORRAL_SESSION_ID="s-2").stdout
     named = house.json("session", "name", "Ann", "Boulder", "--program", "p", "--model", "m", "--task", "t")
     assert (named["session_id"], named["name"], named["program"]) == ("s-1", "Boulder", "p")
-    found = house.json("session", "name", "boulder", "Ben", "--new")
-    assert found["session_id"] == "s-1" and found["name"] not in ("Ben", "Ann", "Boulder")
+    answer = house.json("session", "name", "boulder", "Ben", "--new")
+    assert answer["session_id"] == "s-1" and answer["name"] not in ("Ben", "Ann", "Boulder")
     taken = house.run("session", "name", "s-1", "Ben", check=False)
     assert taken.returncode == 4 and "remedy" in taken.stderr
-    house.ask("POST", "/messages", {"session_id": "s-2", "to": [found["name"]], "subject": "to the new", "body": "b"})
+    house.ask("POST", "/messages", {"session_id": "s-2", "to": [answer["name"]], "subject": "to the new", "body": "b"})
     number = str(house.json("message", "inbox", "--agent", "Ann")[0]["id"])
     answered = house.json("message", "reply", number, "aside", "--to", "Ben", CORRAL_SESSION_ID="s-1")
     assert [one["name"] for one in answered["recipients"]] == ["Ben"]
@@ -45,9 +45,9 @@ def test_a_session_has_contacts_and_as_many_names_as_it_is_given(house: Coordina
 
 
 def test_the_bridge_says_which_profiles_there_are_and_serves_another_folder(house: Coordinated) -> None:
-    told = house.run("mcp", "--help").stdout
-    assert "--profile" in told and "core, mail, queue, full" in " ".join(told.split())
-    assert house.run("mcp", "-h").stdout == told
+    output = house.run("mcp", "--help").stdout
+    assert "--profile" in output and "core, mail, queue, full" in " ".join(output.split())
+    assert house.run("mcp", "-h").stdout == output
     asked = '{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}\n'
     for command in (["-C", str(house.root), "mcp", "--profile", "mail"], ["mcp", "--profile=mail"]):
         done = subprocess.run(

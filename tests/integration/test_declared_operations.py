@@ -81,6 +81,8 @@ NOT_PROVOKED = (
 """Declared errors that the story does not provoke: what would have to be first, the names, and the operations."""
 WRITES = {"GET /messages/search"}
 """A question that writes: the index learns what was sent since the last one."""
+NOT_ASKED = {"GET /events", "GET /agents/{name}/improvement", "GET /dead-letters/{task_id}"}
+"""Questions that are not asked again: a stream, what takes a model first, and of a task that is dismissed when the story ends."""
 NEWS = ("POST /messages", "/messages", {"session_id": "s-2", "to": ["Cedar"], "subject": "News", "body": "Some."})
 
 
@@ -99,6 +101,8 @@ def test_the_examples_are_answered_and_refused_as_declared_and_questions_change_
     }
     assert declared - story.refused == listed
 
+    questions = {name_of(one) for one in OPERATIONS if not one.route.changes}
+    assert questions - {name for name, _target, _body in story.asked} == NOT_ASKED
     house.stop()
     assert _writing(house, story) == WRITES
 

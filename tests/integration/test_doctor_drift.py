@@ -22,8 +22,8 @@ from tests.support.programs import program
 
 
 def checks(house: Coordinated, name: str, **env: Any) -> list[dict[str, Any]]:
-    found = json.loads(house.run("doctor", "--json", check=False, **env).stdout)
-    return [check for check in found if check["check"] == name]
+    answer = json.loads(house.run("doctor", "--json", check=False, **env).stdout)
+    return [check for check in answer if check["check"] == name]
 
 
 def test_a_commit_that_is_being_written_is_no_problem_and_a_lock_that_was_left_is_one(house: Coordinated) -> None:

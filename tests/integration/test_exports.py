@@ -240,9 +240,9 @@ def test_the_evidence_of_a_task_says_how_it_went_and_what_it_made(house: Coordin
     eventually(lambda: list((state(house) / "evidence").glob("*/summary.md")))
     [folder] = (state(house) / "evidence").iterdir()
     assert folder.name.startswith("W0.M1_.._x-")
-    found = json.loads((folder / "lifecycle.json").read_text())
-    assert [line["event"] for line in found["events"]] == FOUR and found["task_id"] == "W0.M1/../x"
-    assert found["events"] == lifecycle(house, task) and found["outcome"] == "landed"
+    content = json.loads((folder / "lifecycle.json").read_text())
+    assert [line["event"] for line in content["events"]] == FOUR and content["task_id"] == "W0.M1/../x"
+    assert content["events"] == lifecycle(house, task) and content["outcome"] == "landed"
     assert (folder / "PLAN.md").read_text() == "better\n" and (folder / "VERIFY.md").read_text() == "done\n"
     text = (folder / "summary.md").read_text()
     assert text.startswith("# Make `a` | b\n") and "| outcome | landed |" in text

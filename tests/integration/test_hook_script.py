@@ -215,9 +215,9 @@ def test_a_session_in_a_submodule_is_told_that_only_the_repository_around_it_is_
     git(repo, "-c", "protocol.file.allow=always", "submodule", "add", "-q", os.fspath(library), "lib")
     assert silent(fire(repo / "lib", "SessionStart", source="startup"))
     coordinate(repo)
-    said = json.loads(fire(repo / "lib", "SessionStart", source="startup").stdout)
-    assert f"'{repo / 'lib'}' is a submodule" in said["systemMessage"] and f"'{repo}'" in said["systemMessage"]
-    assert said["hookSpecificOutput"]["additionalContext"] == said["systemMessage"]
+    answer = json.loads(fire(repo / "lib", "SessionStart", source="startup").stdout)
+    assert f"'{repo / 'lib'}' is a submodule" in answer["systemMessage"] and f"'{repo}'" in answer["systemMessage"]
+    assert answer["hookSpecificOutput"]["additionalContext"] == answer["systemMessage"]
     assert silent(fire(repo / "lib", "SessionStart", source="clear"))
 
 
@@ -293,8 +293,8 @@ def test_a_session_starts_the_daemon_detached(repo: Path, tmp_path: Path) -> Non
 def test_a_program_that_lies_in_the_repository_is_never_run(repo: Path) -> None:
     sock = coordinate(repo)
     notes = [starter(repo / place / "corral", sock) for place in (".corral/run/bin", "bin")]
-    said = json.loads(fire(repo, "SessionStart", path="/nonexistent").stdout)
-    assert "does not guard this session" in said["systemMessage"]
+    answer = json.loads(fire(repo, "SessionStart", path="/nonexistent").stdout)
+    assert "does not guard this session" in answer["systemMessage"]
     assert [note for note in notes if note.exists()] == []
     (line,) = logged(repo)
     assert "SessionStart: FileNotFoundError" in line
@@ -304,9 +304,9 @@ def test_a_program_that_lies_in_the_repository_is_never_run(repo: Path) -> None:
 def test_a_daemon_that_does_not_come_up_delays_a_session_by_five_seconds_at_most(repo: Path, tmp_path: Path) -> None:
     note = starter(tmp_path / "bin" / "corral", coordinate(repo), answers=False)
     began = time.monotonic()
-    said = json.loads(fire(repo, "SessionStart", path=os.fspath(tmp_path / "bin")).stdout)
+    answer = json.loads(fire(repo, "SessionStart", path=os.fspath(tmp_path / "bin")).stdout)
     assert time.monotonic() - began < 5 + 8
-    assert "`corral daemon start`" in said["systemMessage"] == said["hookSpecificOutput"]["additionalContext"]
+    assert "`corral daemon start`" in answer["systemMessage"] == answer["hookSpecificOutput"]["additionalContext"]
     assert note.read_text().splitlines() == ["daemon start --detach"]
     (line,) = logged(repo)
     assert "SessionStart: FileNotFoundError" in line

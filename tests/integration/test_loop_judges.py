@@ -130,9 +130,9 @@ def test_while_the_api_is_away_a_loop_ends_after_few_requests_and_is_resumed_fro
         "task_id"
     ]
     eventually(lambda: one.ask("GET", f"/loops/{task_id}")["status"] == "failed", 120)
-    found = one.json("loop", "status", task_id)
-    assert (found["error_code"], found["iterations"], len(stage.requests)) == ("criteria_inconclusive", 3, 12)
-    assert "529" in found["error_message"]
+    answer = one.json("loop", "status", task_id)
+    assert (answer["error_code"], answer["iterations"], len(stage.requests)) == ("criteria_inconclusive", 3, 12)
+    assert "529" in answer["error_message"]
     one.run("loop", "resume", task_id)
     eventually(lambda: (one.ask("GET", f"/loops/{task_id}")["merge"] or {}).get("state") == "landed")
     assert git(repo, "show", "main:work.txt").split() == ["1", "2", "3", "4"]

@@ -28,15 +28,15 @@ def red(coordinate: Callable[..., Coordinated]) -> tuple[Coordinated, str, str]:
 
 def test_the_log_of_a_red_request_is_the_red_run_of_its_change(red: tuple[Coordinated, str, str]) -> None:
     house, task, merge = red
-    told = house.run("merge", "log", merge).stdout
-    assert "IT-IS-RED" in told and "IT-IS-GREEN" not in told
-    heading = told.splitlines()[:2]
+    output = house.run("merge", "log", merge).stdout
+    assert "IT-IS-RED" in output and "IT-IS-GREEN" not in output
+    heading = output.splitlines()[:2]
     assert re.fullmatch(
         r"# Run 2, of the candidate \(the change, merged\) [0-9a-f]{12}: failed, exit code 3, ended at 20\S+Z \(it decided\)",
         heading[0],
     )
     assert heading[1] == f"# Command: {VERIFY}"
-    assert told.splitlines()[2] == f"$ {VERIFY}"
+    assert output.splitlines()[2] == f"$ {VERIFY}"
 
     control = house.run("merge", "log", merge[:8], "--run", "control").stdout
     assert "IT-IS-GREEN" in control and "IT-IS-RED" not in control
@@ -46,7 +46,7 @@ def test_the_log_of_a_red_request_is_the_red_run_of_its_change(red: tuple[Coordi
     repeated = house.run("merge", "log", merge, "--run", "1").stdout
     assert repeated.startswith("# Run 1, of the candidate") and ": red, and repeated" in repeated
     assert "IT-IS-RED" in repeated
-    assert house.run("merge", "log", merge, "--follow").stdout == told, "it is over"
+    assert house.run("merge", "log", merge, "--follow").stdout == output, "it is over"
 
     answer = house.json("merge", "log", merge)
     assert set(answer) == {"text", "complete", "run"} and answer["text"].startswith(f"$ {VERIFY}\nIT-IS-RED")
@@ -68,7 +68,7 @@ def test_the_log_of_a_red_request_is_the_red_run_of_its_change(red: tuple[Coordi
 
     evidence = house.root / ".corral/state/evidence"
     [log] = eventually(lambda: list(evidence.glob("*/verification.log")))
-    assert log.read_text() == told
+    assert log.read_text() == output
 
     person = visitor(house)
     page = person.get(f"/merges/{merge}").text

@@ -62,15 +62,15 @@ def test_finished_work_is_counted_in_all_and_by_group_if_it_ended_in_the_span(ho
     good = [house.submit(f"good {number}", f"echo {number} > {number}.txt") for number in range(2)]
     bad = house.submit("bad", "exit 3")
     house.run("wait", *good, bad, "--timeout", "60", check=False)
-    found = house.json("metrics", "--since", "1h", "--by", "runner")
-    assert (found["tasks"], found["completed"], found["failures"], found["success_rate"]) == (3, 2, 1, 0.6667)
-    assert found["failures_by_code"] == {"command_failed": 1}
-    assert found["duration_s"]["p50"] <= found["duration_s"]["p95"] <= found["duration_s"]["max"] < 60
-    (group,) = found["groups"]
+    answer = house.json("metrics", "--since", "1h", "--by", "runner")
+    assert (answer["tasks"], answer["completed"], answer["failures"], answer["success_rate"]) == (3, 2, 1, 0.6667)
+    assert answer["failures_by_code"] == {"command_failed": 1}
+    assert answer["duration_s"]["p50"] <= answer["duration_s"]["p95"] <= answer["duration_s"]["max"] < 60
+    (group,) = answer["groups"]
     assert (group["name"], group["tasks"], group["tokens"]) == ("command", 3, 0)
-    assert sum(day["tasks"] for day in found["days"]) == 3 and found["states"] == {"completed": 2, "dead": 1}
-    assert found["landing_s"]["max"] > 0 and found["verification_s"]["max"] > 0
-    assert found["daemon"]["memory_mb"] > 10
+    assert sum(day["tasks"] for day in answer["days"]) == 3 and answer["states"] == {"completed": 2, "dead": 1}
+    assert answer["landing_s"]["max"] > 0 and answer["verification_s"]["max"] > 0
+    assert answer["daemon"]["memory_mb"] > 10
     shown = house.run("metrics", "--by", "agent").stdout
     assert "67 %" in shown and "failures: 1 × command_failed" in shown
     assert (house.json("metrics")["tasks"], house.json("metrics", "--since", "0.001s")["tasks"]) == (3, 0)

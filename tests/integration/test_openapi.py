@@ -104,27 +104,27 @@ def operations(described: dict[str, Any]) -> Iterator[Any]:
 @pytest.mark.slow("Some thousand generated requests against one daemon.")
 @pytest.mark.timeout(420)
 def test_no_request_breaks_the_daemon_or_the_promise_of_its_document(idle: Coordinated) -> None:
-    said = json.loads((idle.root / ".corral/run/daemon.json").read_text())
+    content = json.loads((idle.root / ".corral/run/daemon.json").read_text())
     token = (idle.root / ".corral/run/token").read_text().strip()
-    described = fetch(said["port"], token)
+    described = fetch(content["port"], token)
     failures: list[str] = []
     asked = 0
     for operation in operations(described):
         for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
             try:
-                asked += ask(operation, mode, said["port"], token)
+                asked += ask(operation, mode, content["port"], token)
             except Exception as failure:  # noqa: BLE001 - every operation is asked, and all that fail are named
                 causes = getattr(failure, "exceptions", ())  # of what failed only once, which the text leaves out
                 failures.append(f"{operation.label} ({mode.value}): {failure} {[*map(repr, causes)]}"[:1500])
     assert not failures, "\n\n".join(failures)
     assert asked > len(described["paths"]) * EXAMPLES / 2
-    assert idle.daemon_pid() == said["pid"]
+    assert idle.daemon_pid() == content["pid"]
 
 
 def test_every_operation_documents_its_errors_and_no_number_is_too_large(idle: Coordinated) -> None:
-    said = json.loads((idle.root / ".corral/run/daemon.json").read_text())
+    content = json.loads((idle.root / ".corral/run/daemon.json").read_text())
     token = (idle.root / ".corral/run/token").read_text().strip()
-    described = fetch(said["port"], token)
+    described = fetch(content["port"], token)
     seen = 0
     for operation in operations(described):
         for status, answered in operation.definition.raw["responses"].items():

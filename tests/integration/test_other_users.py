@@ -78,9 +78,9 @@ def test_no_daemon_starts_in_a_planted_repository(planted: Coordinated) -> None:
 def test_a_hook_does_nothing_in_a_planted_repository_and_says_so_once(planted: Coordinated, tmp_path: Path) -> None:
     corral = executable(tmp_path / "bin" / "corral", f"#!/bin/sh\ntouch {tmp_path / 'executed'}\n")
     where, path = planted.root / "mine", str(corral.parent)
-    said = json.loads(fire(where, "SessionStart", path=path, source="startup").stdout)
-    assert list(said) == ["systemMessage"]
-    assert "dubious ownership" in said["systemMessage"]
+    answer = json.loads(fire(where, "SessionStart", path=path, source="startup").stdout)
+    assert list(answer) == ["systemMessage"]
+    assert "dubious ownership" in answer["systemMessage"]
     for source in ("clear", "compact"):
         assert silent(fire(where, "SessionStart", path=path, source=source))
     for event in ("PreToolUse", "Stop", "SessionEnd"):

@@ -169,8 +169,8 @@ def _what_meets(full: Coordinated) -> None:
     assert len(json.dumps(judged)) <= BYTES + ENVELOPE
     assert len(judged["conflicts"]) + judged["left_out"] == 20 and judged["total_conflicting_claims"] == 2
     assert {(len(one["claims"]), one["left_out"]) for one in judged["conflicts"]} == {(50, 10)}
-    told = full.run("feature", "analyze", "--claim", f"{folder}1-*.py", check=False).stdout
-    assert "and 10 more" in told and "SEQUENTIAL" in told
+    output = full.run("feature", "analyze", "--claim", f"{folder}1-*.py", check=False).stdout
+    assert "and 10 more" in output and "SEQUENTIAL" in output
 
 
 def test_a_model_is_told_less_at_once_and_how_to_go_on(full: Coordinated) -> None:

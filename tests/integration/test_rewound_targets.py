@@ -86,8 +86,8 @@ def test_a_person_accepts_a_rewind_and_what_waited_for_the_lost_work_starts(hous
     with pytest.raises(NotPermitted):
         house.ask("POST", "/rewinds/accept", refused)
     assert house.json("task", "detail", ready)["status"] == "waiting"
-    said = house.run("merge", "accept-rewind", "main", "--yes").stdout
-    assert "it lacks 1 landed request: 'one'" in said and lost_refs(house, "kept")[0] in said
+    output = house.run("merge", "accept-rewind", "main", "--yes").stdout
+    assert "it lacks 1 landed request: 'one'" in output and lost_refs(house, "kept")[0] in output
     house.run("wait", ready, "--timeout", "60")
     assert (house.root / "two.txt").exists() and not (house.root / "one.txt").exists()
     assert outcome(house, first) == "taken back" and needs(house) == []

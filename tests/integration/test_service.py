@@ -54,8 +54,8 @@ def test_a_unit_that_is_installed_starts_the_daemon_for_commands(house: Coordina
     assert pid is not None and psutil.Process(pid).environ()["JAVA_HOME"] == os.environ["JAVA_HOME"]
     assert "ANTHROPIC_API_KEY" not in psutil.Process(pid).environ()
     house.kill_daemon()
-    told = house.run("status", CORRAL_LOCKS_TTL_S="9").stderr
-    assert "CORRAL_LOCKS_TTL_S does not count" in told and "`corral config set locks.ttl_s VALUE`" in told
+    output = house.run("status", CORRAL_LOCKS_TTL_S="9").stderr
+    assert "CORRAL_LOCKS_TTL_S does not count" in output and "`corral config set locks.ttl_s VALUE`" in output
     assert manager.started() == 2 and house.daemon_pid() is not None
     house.run("daemon", "stop")
     assert house.run("status", check=False).returncode == 5, "a deliberate stop is a stop"

@@ -13,8 +13,8 @@ from tests.support.coordinated import Coordinated
 
 
 def codes(house: Coordinated) -> dict[str, tuple[str, str]]:
-    found = json.loads(house.run("doctor", "--json", check=False).stdout)
-    return {check["check"]: (check["message"], check["remedy"]) for check in found}
+    answer = json.loads(house.run("doctor", "--json", check=False).stdout)
+    return {check["check"]: (check["message"], check["remedy"]) for check in answer}
 
 
 @pytest.mark.req("G19")

@@ -114,8 +114,8 @@ def test_a_revert_names_what_was_built_on_the_work_and_an_agent_can_ask_for_it(h
     second = house.submit("two", WRITES.format("two"), "--wait-for", first)
     third = house.submit("three", WRITES.format("three"), "--wait-for", second)
     house.run("wait", first, second, third, "--timeout", "60")
-    said = house.run("merge", "revert", first).stdout
-    assert "These tasks were built on what it takes back" in said and "two" in said and "three" in said
+    output = house.run("merge", "revert", first).stdout
+    assert "These tasks were built on what it takes back" in output and "two" in output and "three" in output
     house.run("wait", "--all", "--timeout", "60")
     assert not (house.root / "one.txt").exists() and (house.root / "three.txt").exists()
     assert ", and taken back by " in house.run("task", "detail", first).stdout
@@ -128,5 +128,5 @@ def test_a_revert_names_what_was_built_on_the_work_and_an_agent_can_ask_for_it(h
     play(house, scene, profile="queue")
     eventually(lambda: not (house.root / "two.txt").exists())
     commit(house.root, {"three.txt": "mine\n"})
-    said = house.run("merge", "revert", third).stdout
-    assert "three.txt (modify/delete)" in said and "corral merge open" in said
+    output = house.run("merge", "revert", third).stdout
+    assert "three.txt (modify/delete)" in output and "corral merge open" in output

@@ -146,8 +146,8 @@ agents:
         ("opencode", "builder", False), ("opencod", "builder", False), ("command", "tester", True),
     ]  # fmt: skip
 
-    said = house.json("team", "validate")
-    assert (said["valid"], [warning["field"] for warning in said["warnings"]]) == (True, ["agents[0]", "agents[1]"])
+    answer = house.json("team", "validate")
+    assert (answer["valid"], [warning["field"] for warning in answer["warnings"]]) == (True, ["agents[0]", "agents[1]"])
     words = house.run("team", "validate").stdout
     assert missing in words and unknown in words
     assert "The team is valid: Boulder (opencode m/x), Hill (opencod), Sand (command)." in words

@@ -27,8 +27,8 @@ def walks(house: Coordinated) -> dict[str, list[str]]:
         cwd=TOP, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    found: dict[str, list[str]] = json.loads(done.stdout)
-    return found
+    answer: dict[str, list[str]] = json.loads(done.stdout)
+    return answer
 
 
 def climbs(modules: list[str]) -> int:

@@ -137,9 +137,9 @@ def test_an_agent_gets_no_link(coordinate: Callable[..., Coordinated], tmp_path:
     house.run("status")
     socket = json.loads((house.root / ".corral/run/daemon.json").read_text())["socket"]
     task = house.carry_out("Ask", f"python3 {script} {socket}", check=False)
-    said = house.run("task", "logs", task).stdout
-    assert "403" in said or "409" in said, said
-    assert "/enter?key=" not in said
+    output = house.run("task", "logs", task).stdout
+    assert "403" in output or "409" in output, output
+    assert "/enter?key=" not in output
 
 
 _BECOME = "import os, socket, sys; os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"

@@ -104,9 +104,9 @@ def test_a_ref_is_read_from_wherever_it_is_stored(repo: Path, tmp_path: Path, mo
 def test_listing_and_holding(repo: Path) -> None:
     me, sha = open_checkout(repo), commit(repo, {"x": "1"})
     git(repo, "update-ref", "refs/corral/mq/1", sha)
-    (found,) = refs.listing(me, "refs/corral/mq/")
-    assert (found.name, found.sha) == ("refs/corral/mq/1", sha)
-    assert abs((datetime.now(timezone.utc) - found.created_at).total_seconds()) < 600
+    (row,) = refs.listing(me, "refs/corral/mq/")
+    assert (row.name, row.sha) == ("refs/corral/mq/1", sha)
+    assert abs((datetime.now(timezone.utc) - row.created_at).total_seconds()) < 600
     assert refs.holder(me, sha) is not None
     assert refs.holder(me, sha, besides="refs/corral/mq/1") == "refs/heads/main"
     git(repo, "update-ref", "-d", "refs/corral/mq/1")

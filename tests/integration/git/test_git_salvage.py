@@ -49,15 +49,15 @@ def test_everything_but_the_ignored_is_in_it_and_the_worktree_is_as_before(repo:
     assert me.run("ls-tree", "-r", "-z", "--name-only", saved.sha).text.split("\0")[:-1] == [
         ".gitignore", "README.md", odd, "link", "src/a.py", "src/b.py",
     ]  # fmt: skip
-    (found,) = salvage.listing(open_repository(repo / ".git"), "w1")
-    assert (found.name, found.ref, found.sha, found.reason, found.files) == (
+    (row,) = salvage.listing(open_repository(repo / ".git"), "w1")
+    assert (row.name, row.ref, row.sha, row.reason, row.files) == (
         "w1",
         saved.ref,
         saved.sha,
         "session ended",
         saved.files,
     )
-    assert found.at == AT.replace(microsecond=0)
+    assert row.at == AT.replace(microsecond=0)
 
 
 def test_nothing_is_made_where_refs_hold_all_of_it(repo: Path) -> None:

@@ -63,10 +63,10 @@ def test_wrong_arguments_are_told_as_everything_else_that_is_wrong(house: Coordi
             ("register_session", {"capabilities": 7}, "capabilities"),
             ("complete_work", {"task_id": "x", "success": "perhaps"}, "success"),
         ):
-            said = await one.call(tool, **arguments)
-            assert (said["success"], said["error"]) == (False, "invalid_input"), said
-            assert said["message"].startswith(f"{field}: ") and "pydantic" not in str(said)
-            assert [row["field"] for row in said["details"]["errors"]] == [field]
+            answer = await one.call(tool, **arguments)
+            assert (answer["success"], answer["error"]) == (False, "invalid_input"), answer
+            assert answer["message"].startswith(f"{field}: ") and "pydantic" not in str(answer)
+            assert [row["field"] for row in answer["details"]["errors"]] == [field]
         for tool, mail, field in (
             ("send_message", {"to": ["Ann"], "subject": "s"}, "body_md"),
             ("send_message", {"to": 7, "subject": "s", "body_md": "x"}, "to"),
@@ -105,8 +105,8 @@ def test_what_is_far_too_large_is_told_as_everything_else_that_is_wrong(house: C
             ("acquire_lock", {"file_path": "a", "reason": book}, "reason"),
             ("remember", {"summary": "s", "details": {"a": book}}, "details"),
         ):
-            said = await one.call(tool, **arguments)
-            assert (said["success"], said["error"], said["details"]["errors"][0]["field"]) == (
+            answer = await one.call(tool, **arguments)
+            assert (answer["success"], answer["error"], answer["details"]["errors"][0]["field"]) == (
                 False, "invalid_input", field,
             )  # fmt: skip
         with pytest.raises(MCPError, match=f"at most {MOST_BYTES} bytes"):

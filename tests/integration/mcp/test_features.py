@@ -18,12 +18,12 @@ def play_queue(house: Coordinated, scene: object) -> None:
 @pytest.mark.req("FEATURE-1", "FEATURE-2", "FEATURE-3")
 def test_a_feature_is_registered_judged_and_deregistered(house: Coordinated) -> None:
     async def scene(one: Agent) -> None:
-        told = await one.call("register_feature", feature_id="F-1", resource_claims=CLAIMS, title="Search")
-        assert (told["success"], told["action"], told["feature_id"]) == (True, "registered", "F-1")
-        assert sorted(told["resource_claims"]) == sorted(CLAIMS)
+        answer = await one.call("register_feature", feature_id="F-1", resource_claims=CLAIMS, title="Search")
+        assert (answer["success"], answer["action"], answer["feature_id"]) == (True, "registered", "F-1")
+        assert sorted(answer["resource_claims"]) == sorted(CLAIMS)
         (active,) = await one.read("features://active")
         known = (await one.call("get_feature", feature_id="F-1"))["feature"]
-        for shown in (told, active, known):
+        for shown in (answer, active, known):
             assert (shown["feature_id"], shown["title"], shown["status"]) == ("F-1", "Search", "active")
             assert sorted(shown["resource_claims"]) == sorted(CLAIMS)
         (listed,) = (await one.call("list_active_features"))["features"]

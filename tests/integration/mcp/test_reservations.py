@@ -276,9 +276,9 @@ def test_locks_are_told_as_the_coordinator_tells_them(house: Coordinated) -> Non
             ({"file_path": "x", "ttl_minutes": 1e9}, "ttl_out_of_range"),
             ({"file_path": "x", "wait_seconds": -1}, "invalid_input"),
         ):  # fmt: skip
-            said = await one.call("acquire_lock", **wrong)
-            assert set(said) >= ANSWERED and (said["success"], said["reason"]) == (False, reason), wrong
-            assert said["file_path"] == wrong["file_path"] and said["message"]
+            answer = await one.call("acquire_lock", **wrong)
+            assert set(answer) >= ANSWERED and (answer["success"], answer["reason"]) == (False, reason), wrong
+            assert answer["file_path"] == wrong["file_path"] and answer["message"]
         freed = await two.call("release_lock", file_path="src/a.py")
         assert (freed["success"], freed["action"], freed["reason"]) == (False, None, "lock_not_found_or_not_owner")
         freed = await one.call("release_lock", file_path=str(house.root / "src/a.py"))

@@ -173,10 +173,10 @@ def test_a_database_that_cannot_be_opened_is_said_at_once_and_the_session_goes_o
         database.mkdir()
         for tool, arguments in (("heartbeat", {}), ("write_handoff", {"summary": "x"}), ("heartbeat", {})):
             began = time.monotonic()
-            said = await one.call(tool, **arguments)
+            answer = await one.call(tool, **arguments)
             took_s = time.monotonic() - began
-            assert (said["success"], said["error"]) == (False, "database_unavailable"), said
-            assert said["message"] and said["cause"]
+            assert (answer["success"], answer["error"]) == (False, "database_unavailable"), answer
+            assert answer["message"] and answer["cause"]
         assert took_s < 1, "only the first waits for a daemon that cannot start"
         database.rmdir()
         database.with_name("aside").rename(database)
@@ -212,8 +212,8 @@ def test_what_a_session_changed_is_shown_with_it(house: Coordinated) -> None:
 
     async def whois(one: Agent) -> None:
         for name, theirs in ((shown["agent_name"], [git(house.root, "rev-parse", "login")]), ("idle", [])):
-            found = await one.call("whois", agent_name=name)
-            assert [commit["hexsha"] for commit in found["recent_commits"]] == theirs
+            answer = await one.call("whois", agent_name=name)
+            assert [commit["hexsha"] for commit in answer["recent_commits"]] == theirs
 
     play(house, whois, profile="mail")
 

@@ -33,9 +33,9 @@ def test_two_coders_and_their_chief_share_one_connection(house: Coordinated, chi
             return _paths(await one.call("file_reservation_paths", agent_name=who, paths=list(paths)))
 
         assert await reserve(names[0], "src/a.py", "src/b.py") == (["src/a.py", "src/b.py"], [])
-        said = await one.call("file_reservation_paths", agent_name=names[1], paths=["src/a.py", "src/c.py"])
-        assert _paths(said) == (["src/c.py"], ["src/a.py"])
-        assert [holder["agent"] for holder in said["conflicts"][0]["holders"]] == [names[0]]
+        answer = await one.call("file_reservation_paths", agent_name=names[1], paths=["src/a.py", "src/c.py"])
+        assert _paths(answer) == (["src/c.py"], ["src/a.py"])
+        assert [holder["agent"] for holder in answer["conflicts"][0]["holders"]] == [names[0]]
         assert await reserve(chief, "src/*.py") == ([], ["src/*.py"])
         checked = await one.call("check_file_reservation_conflicts", agent_name=names[1], paths=["src/b.py"])
         assert checked["conflict_free"] is False and checked["own_active"] == []
@@ -167,8 +167,8 @@ def test_a_holder_is_told_by_the_name_that_it_reserved_under(house: Coordinated)
         await one.call("create_agent_identity", **CODER)
 
     async def mine(two: Agent) -> None:
-        said = await two.call("file_reservation_paths", paths=["src/a.py"])
-        assert [holder["agent"] for holder in said["conflicts"][0]["holders"]] == ["FastTiger"]
+        answer = await two.call("file_reservation_paths", paths=["src/a.py"])
+        assert [holder["agent"] for holder in answer["conflicts"][0]["holders"]] == ["FastTiger"]
         assert [row["agent"] for row in await two.read(f"resource://file_reservations/{house.root}")] == ["FastTiger"]
 
     play(house, theirs, profile="mail", CLAUDE_CODE_SESSION_ID="claude-1")

@@ -178,9 +178,9 @@ def test_work_can_be_a_loop(house: Coordinated) -> None:
     async def scene(agent: Agent) -> None:
         work = {"task_type": "build", "description": "Count to two.", "command": "echo x >> count.txt"}
         until = [{"kind": "tests", "command": "test $(wc -l < count.txt) -ge 2"}]
-        said = await agent.call("submit_work", **work, loop={"until": until})
-        await until_it_is(agent, said["task_id"], "completed")
-        assert [row["verdict"] for row in house.json("loop", "history", said["task_id"])] == [
+        answer = await agent.call("submit_work", **work, loop={"until": until})
+        await until_it_is(agent, answer["task_id"], "completed")
+        assert [row["verdict"] for row in house.json("loop", "history", answer["task_id"])] == [
             "not_converged",
             "converged",
         ]

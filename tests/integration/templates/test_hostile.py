@@ -197,13 +197,13 @@ def test_a_lock_with_other_checksums_is_refused(house: Coordinated, tmp_path: Pa
     source = template(tmp_path / "ours")
     house.run("init", "--template", str(source), "--yes")
     lock = house.root / ".corral/template.lock"
-    said = json.loads(lock.read_text())
-    said["files"][".corral/templates/page.yaml"] = "0" * 64
-    lock.write_text(json.dumps(said))
+    content = json.loads(lock.read_text())
+    content["files"][".corral/templates/page.yaml"] = "0" * 64
+    lock.write_text(json.dumps(content))
     done = house.run("template", "verify", check=False)
     assert done.returncode == 2 and "page.yaml differs" in done.stderr
     other = commit(source, {"README.md": "y\n"})
-    lock.write_text(json.dumps({**said, "commit": other}))
+    lock.write_text(json.dumps({**content, "commit": other}))
     assert "is not the one that was installed" in house.run("template", "diff", check=False).stderr
     lock.write_text("{")
     assert "cannot be read" in house.run("template", "diff", check=False).stderr

@@ -77,8 +77,8 @@ def test_the_newest_release_that_suits_is_chosen_and_the_others_are_named(house:
     answer = house.json("init", "--template", str(source), "--yes")["template"]
     assert (answer["version"], answer["commit"]) == ("v1.1.0", suits)
     assert "newest release is v3.0.0" in answer["remarks"][0] and "wants Corral >=99" in answer["remarks"][0]
-    said = house.run("template", "update", "--yes").stdout
-    assert "v1.1.0 is the newest version that suits this Corral" in said and "v3.0.0" in said
+    output = house.run("template", "update", "--yes").stdout
+    assert "v1.1.0 is the newest version that suits this Corral" in output and "v3.0.0" in output
     assert "wants Corral >=99" in house.run("template", "update", "--version", "v2.0.0", "--yes").stdout
     assert "v2.0.0 is installed" in house.run("template", "update", "--yes").stdout, "nobody asked to go back"
     assert house.json("template", "verify")["version"] == "v2.0.0"

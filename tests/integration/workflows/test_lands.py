@@ -94,18 +94,18 @@ def test_five_steps_over_three_items_land_as_one_tree_while_the_daemon_is_killed
     house.kill_daemon()
     gate.touch()
     house.run("wait", root, "--timeout", "85", check=False)
-    found = house.json("task", "detail", root)
-    assert found["status"] == "completed", found["error_message"]
+    detail = house.json("task", "detail", root)
+    assert detail["status"] == "completed", detail["error_message"]
     landed = [*(f"{step}[{item}]" for step in EACH for item in ITEMS), "summary"]
     assert {name: step["outcome"] for name, step in tree().items()} == dict.fromkeys(landed, "landed")
-    assert (found["outcome"], found["attempts"]) == ("nothing to land", 0), "it does nothing itself"
-    (last,) = found["result"]["steps"].values()
+    assert (detail["outcome"], detail["attempts"]) == ("nothing to land", 0), "it does nothing itself"
+    (last,) = detail["result"]["steps"].values()
     assert (last["output"], last["votes"]) == ("summed up", {"for": 2, "of": 2}), (
         "two did it, one result came of theirs"
     )
     assert (house.root / "all.txt").read_text() == "".join(f"built {item}\n" for item in sorted(ITEMS))
-    told = json.loads((house.root / "summary.json").read_text())
-    assert [(one["step"], one["status"]) for one in told] == [(f"review[{item}]", "completed") for item in ITEMS]
+    content = json.loads((house.root / "summary.json").read_text())
+    assert [(one["step"], one["status"]) for one in content] == [(f"review[{item}]", "completed") for item in ITEMS]
     asked = (house.root / "asked.txt").read_text()
     assert "Sum up login, search page, export." in asked
     reports = [f"## review[{item}]\nbuilt {item}\ngood {item}" for item in ITEMS]

@@ -34,8 +34,8 @@ steps:
 
 
 def steps_of(house: Coordinated, root: str) -> dict[str, Any]:
-    found = house.ask("GET", f"/tasks/{root}/detail")
-    return {step["step"]: step for step in found["steps"]}
+    detail = house.ask("GET", f"/tasks/{root}/detail")
+    return {step["step"]: step for step in detail["steps"]}
 
 
 def outcomes(house: Coordinated, root: str) -> dict[str, str]:
@@ -91,10 +91,10 @@ def test_a_failed_step_is_named_and_the_whole_goes_on_when_it_is_tried_again(hou
     write(house, "each", EACH)
     root = house.json("task", "submit", "--template", "each", "--set", "PARTS=bad,good")["task_id"]
     assert house.run("wait", root, "--timeout", "60", check=False).returncode == 1
-    found = house.json("task", "detail", root)
-    failed = found["steps"][0]["task_id"]
-    assert (found["status"], found["error_code"]) == ("failed", "dependency_failed")
-    assert found["error_message"].startswith(f"Its step do[bad] ({failed}) is dead: The command exited with 1")
+    detail = house.json("task", "detail", root)
+    failed = detail["steps"][0]["task_id"]
+    assert (detail["status"], detail["error_code"]) == ("failed", "dependency_failed")
+    assert detail["error_message"].startswith(f"Its step do[bad] ({failed}) is dead: The command exited with 1")
     assert outcomes(house, root) == {"do[bad]": "dead", "do[good]": "nothing to land", "sum": "failed"}
     needs = [need for need in house.json("status")["needs_you"] if need["kind"] == "failed_task"]
     assert len(needs) == 1 and failed[:8] in json.dumps(needs), "one thing is wrong, and it is said once"

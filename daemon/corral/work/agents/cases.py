@@ -136,9 +136,10 @@ def compare(services: Services, row: ImprovementRow, now: datetime) -> None:
     """Once all runs have ended, have their works judged; once that is done, say which version is better."""
     with services.db.reading() as conn:
         runs = _parts(conn, row)
-    if any(run.task["status"] not in TERMINAL_TASKS for run in runs.values()):
-        return
-    if failed := services.db.read(lambda conn: [run for run in runs.values() if not _has_result(conn, run.task)]):
+        if any(run.task["status"] not in TERMINAL_TASKS for run in runs.values()):
+            return
+        failed = [run for run in runs.values() if not _has_result(conn, run.task)]
+    if failed:
         end(services, row, "failed", {"reason": failure_reason(failed, row)}, now)
         return
     _settle(services, [run.task for run in runs.values()], now)

@@ -163,9 +163,8 @@ def _refuse_locked(services: Services, path: str) -> None:
         LockHeld: Names who holds it.
     """
     nobody, now, root = table.Holder(""), services.now(), str(services.project.root)
-    conflicts = services.db.read(lambda conn: table.standing(conn, parse(services, [path]), nobody, now))[0][
-        "conflicts"
-    ]
+    with services.db.reading() as conn:
+        conflicts = table.standing(conn, parse(services, [path]), nobody, now)[0]["conflicts"]
     if locks := [
         conflict for conflict in conflicts if not conflict["automatic"] or conflict["checkout"] in (None, root)
     ]:

@@ -244,7 +244,8 @@ class LeaseWatch:
             is_any_due = bool(due(conn, now, settings))
         returned = self._db.write(lambda conn: keep(conn, now, settings)) if is_any_due else []
         latest = now + timedelta(seconds=min(LOOK_EVERY_S, settings.sessions.lease_s))
-        self._looked_at, self.look_at = now, self._db.read(lambda conn: next_end(conn, now, latest))
+        with self._db.reading() as conn:
+            self._looked_at, self.look_at = now, next_end(conn, now, latest)
         return bool(returned)
 
 

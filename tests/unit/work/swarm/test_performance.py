@@ -60,8 +60,8 @@ def test_the_95th_of_a_hundred_is_not_the_slowest() -> None:
 
 
 def told(board: Board) -> list[dict[str, Any]]:
-    found = board.db.read(lambda conn: events.listing(conn, limit=10_000))
-    return [dict(event["data"]) for event in found if event["kind"] == "agent.failing"]
+    rows = board.db.read(lambda conn: events.listing(conn, limit=10_000))
+    return [dict(event["data"]) for event in rows if event["kind"] == "agent.failing"]
 
 
 def begun(board: Board, second: int, runner: str | None = "command", **fields: Any) -> TaskRow:

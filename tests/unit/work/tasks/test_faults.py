@@ -146,9 +146,9 @@ def test_a_plain_commands_own_exit_code_is_tried_again_only_where_somebody_said_
 def die(board: Board, *running: TaskRow, second: float) -> None:
     """The daemon dies with these running; the next one recovers."""
     for row in running:
-        found = board.do(partial(task_rows.get, task_id=row["task_id"]))
-        assert found is not None
-        board.do(partial(attempts.crash, row=found, now=at(second), rules=board.rules))
+        transcript = board.do(partial(task_rows.get, task_id=row["task_id"]))
+        assert transcript is not None
+        board.do(partial(attempts.crash, row=transcript, now=at(second), rules=board.rules))
         board.do(partial(attempts.resume, task_id=row["task_id"], now=at(second), rules=board.rules))
 
 

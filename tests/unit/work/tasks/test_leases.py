@@ -70,10 +70,6 @@ class Counted:
             finally:
                 raw.set_trace_callback(None)
 
-    def read(self, operation: Callable[[Connection], T]) -> T:
-        with self.reading() as conn:
-            return operation(conn)
-
     def write(self, operation: Callable[[Connection], T]) -> T:
         raise AssertionError(f"nothing is due, and {operation} writes")
 
@@ -304,8 +300,8 @@ def test_the_convention_takes_work_from_its_holder_and_tells_him(yard: Yard) -> 
     task_id = yard.offer("tidy up")
     yard.get("a")
     assert yard.call_off(task_id)["status"] == "failed"
-    (told,) = yard.do(lambda conn: session_rows.take_notices(conn, "a", iso(START)))
-    assert task_id in told and "It is not wanted." in told
+    (transcript,) = yard.do(lambda conn: session_rows.take_notices(conn, "a", iso(START)))
+    assert task_id in transcript and "It is not wanted." in transcript
     with pytest.raises(LeaseLost):
         yard.complete(task_id, "a")
 

@@ -69,9 +69,9 @@ def test_locks_tasks_handoff_and_status_go_together(inn: Inn) -> None:
     assert (inn.session("a")["status"], inn.status(task_id), inn.locked()) == ("disconnected", "pending", [])
     (handoff,) = inn.db.read(lambda conn: handoff_rows.listing(conn, None, 5))
     assert handoff["in_progress"] == [f"Task {task_id} is pending: for a"]
-    told = inn.db.read(lambda conn: events.listing(conn, limit=1000))
+    rows = inn.db.read(lambda conn: events.listing(conn, limit=1000))
     ended = {"task.requeued", "handoff.written", "session.ended"}
-    assert {row["kind"] for row in told if row["at"] == iso(at(1))} == ended
+    assert {row["kind"] for row in rows if row["at"] == iso(at(1))} == ended
     taken = inn.do(lambda conn: leases.claim(conn, leases.claimant(conn, "b"), at(1), SETTINGS))
     assert taken is not None and taken["task_id"] == task_id
 

@@ -51,10 +51,10 @@ def test_a_list_has_what_is_called_so_of_tasks_and_of_their_requests(any_databas
         assert (wanted or word == "running") and {*any_database.execute(query).scalars()} == wanted, word
     requests = merges.listing(any_database)
     for word in dict.fromkeys((*MergeState.values(), *Outcome.values())):
-        found = merges.listing(any_database, only=[outcomes.requests_called([word])])
+        rows = merges.listing(any_database, only=[outcomes.requests_called([word])])
         by_state = {row["merge_id"] for row in requests if word == row["state"] and word != "conflict"}
         wanted = by_state | {row["merge_id"] for row in requests if word == outcome_of(row)}
-        assert {row["merge_id"] for row in found} == wanted, word
+        assert {row["merge_id"] for row in rows} == wanted, word
     decided = {row["task_id"]: outcome_of(row) for row in requests}
     completed = {row.task_id for row in all_tasks if row.status == TaskStatus.COMPLETED}
     assert {key: shown[key] for key in completed & {*decided}} == {key: decided[key] for key in completed & {*decided}}
