@@ -24,8 +24,10 @@ from typing import Any, NamedTuple
 Json = dict[str, Any]
 EDIT_TOOLS = frozenset({"Write", "Edit", "MultiEdit", "NotebookEdit"})
 _PATHS = ("file_path", "notebook_path")
-PATHS_OF_SERVERS = (*_PATHS, "path", "filepath", "filename", "relative_path", "target_file", "destination")
-PATHS_OF_SERVERS += ("filePath", "absolute_path", "pathInProject", "target_filepath", "target_path", "new_path")
+PATHS_OF_SERVERS = (
+    *(*_PATHS, "path", "filepath", "filename", "relative_path", "target_file", "destination"),
+    *("filePath", "absolute_path", "pathInProject", "target_filepath", "target_path", "new_path"),
+)
 """The parameters in which edit tools, and tools of other MCP servers, name the file that they write."""
 _MOVED = {"destination": "source", "new_path": "old_path"}
 """Of those, the ones to which a file is moved, and the parameter that names it before."""
