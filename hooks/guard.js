@@ -4,7 +4,7 @@ import { ask, askThere, find, forget, isHung, lastLook, speaker } from './daemon
 import { note } from './screen.js'
 
 const WRITES =
-  /^(Write|Edit|MultiEdit|NotebookEdit|Bash|Monitor|SendMessage|mcp__(?!plugin_corral_corral__).*(write|edit|create|replace|insert|delete|remove|move|rename|patch|update|append|save).*)$/i
+  /^(Write|Edit|MultiEdit|NotebookEdit|Bash|Monitor|SendMessage|mcp__(?!plugin_corral_corral__).*(write|edit|create|replace|insert|delete|remove|move|rename|patch|update|append|save|copy|modify|apply|refactor|format).*)$/i
 const OF_SKILL = ':preamble-' // in the ids of the commands in a skill's text
 const SHELLS = { Monitor: 'Bash' } // what runs a command as Bash does, under another name
 const LONGEST = 131072
@@ -69,7 +69,10 @@ async function look($, fields) {
   }
 }
 
-const PATHS = ['file_path', 'notebook_path', 'path', 'filepath', 'filename', 'relative_path', 'target_file', 'destination']
+const PATHS = [
+  'file_path', 'notebook_path', 'path', 'filepath', 'filename', 'relative_path', 'target_file', 'destination',
+  'filePath', 'absolute_path', 'pathInProject', 'target_filepath', 'target_path', 'new_path',
+]
 
 const writtenBy = ({ tool_name, tool_input }) => tool_name !== 'Bash' && PATHS.map(name => tool_input?.[name]).find(Boolean)
 

@@ -229,5 +229,5 @@ def test_a_skill_or_agent_that_is_named_exists(file: Path) -> None:
 
 
 def test_the_mod_finds_the_file_of_an_edit_by_the_same_parameters_as_the_last_look() -> None:
-    (listed,) = re.findall(r"const PATHS = \[(.*)\]", (ROOT / "hooks" / "guard.js").read_text())
+    (listed,) = re.findall(r"const PATHS = \[([^\]]*)\]", (ROOT / "hooks" / "guard.js").read_text())
     assert re.findall(r"'(\w+)'", listed) == [*last_look.PATHS_OF_SERVERS]

@@ -84,7 +84,8 @@ def test_the_tools_of_other_servers_are_looked_at_too(house: Coordinated, join: 
     ada = join("ada")
     ada.edits(HELD)
     killed_for_good(house)
-    for given in ({"path": HELD}, {"source": HELD, "destination": "new.md"}):
+    moves = {"source": HELD, "destination": "new.md"}, {"old_path": HELD, "new_path": "new.md"}
+    for given in ({"path": HELD}, {"pathInProject": HELD}, {"filePath": HELD}, *moves):
         assert denied(hook_before_edit(house.root, HELD, tool_name="mcp__fs__write", tool_input=given))
     assert denied(hook_before_edit(house.root, HELD, tool_name="mcp__fs__read", tool_input={"id": HELD})) is None
 

@@ -24,9 +24,13 @@ from typing import Any, NamedTuple
 Json = dict[str, Any]
 EDIT_TOOLS = frozenset({"Write", "Edit", "MultiEdit", "NotebookEdit"})
 _PATHS = ("file_path", "notebook_path")
-PATHS_OF_SERVERS = (*_PATHS, "path", "filepath", "filename", "relative_path", "target_file", "destination")
+PATHS_OF_SERVERS = (
+    *(*_PATHS, "path", "filepath", "filename", "relative_path", "target_file", "destination"),
+    *("filePath", "absolute_path", "pathInProject", "target_filepath", "target_path", "new_path"),
+)
 """The parameters in which edit tools, and tools of other MCP servers, name the file that they write."""
-_MOVED, _MOVED_TO = "source", "destination"
+_MOVED = {"destination": "source", "new_path": "old_path"}
+"""Of those, the ones to which a file is moved, and the parameter that names it before."""
 _OURS = ("mcp__plugin_corral_corral__", "mcp__corral__")
 BUSY_S = 0.5
 """Seconds that a read waits for the database, and a mark for another process that looks at it."""
@@ -78,8 +82,8 @@ def paths(event: Mapping[str, Any]) -> tuple[str, str]:
     sent = event.get("tool_input")
     about = {name: value for name, value in sent.items() if isinstance(value, str)} if isinstance(sent, dict) else {}
     of_server = is_others(str(event.get("tool_name")))
-    path = next((about[name] for name in (PATHS_OF_SERVERS if of_server else _PATHS) if about.get(name)), "")
-    return path, about.get(_MOVED, "") if of_server and about.get(_MOVED_TO) else ""
+    name = next((name for name in (PATHS_OF_SERVERS if of_server else _PATHS) if about.get(name)), "")
+    return about.get(name, ""), about.get(_MOVED.get(name, ""), "")
 
 
 def call_of(event: Mapping[str, Any]) -> str:
