@@ -84,6 +84,8 @@ def test_a_request_that_meets_a_fault_waits_while_others_go_past_it_and_one_verd
     assert states(world, *ids) == ["landed"] * 3, "the one that was tried least is tried first"
     assert world.pause() is None
     assert world.merge(poison)["state"] == "queued"
+    (reason,) = [row["reason"].splitlines()[0] for row in listed(world.db) if row["merge_id"] == poison]
+    assert f"; at once: `corral merge retry {poison[:8]}`." in reason
 
 
 def test_the_pause_says_why_and_ends_at_once_when_a_person_asks(world: World, tmp_path: Path) -> None:

@@ -351,7 +351,7 @@ def test_a_checkout_of_the_target_that_is_gone_for_good_is_forgotten_with_the_co
     task = house.submit("Say hello", "echo hello > hello.txt")
     need = person.need("held_merge")
     assert "which cannot be reached" in need["what"]
-    person.type(need["remedy"].partition("for good: ")[2].removesuffix(" It lands by itself then."))
+    person.type(need["remedy"].partition("for good: ")[2].removesuffix(". It lands by itself then."))
     assert house.run("wait", task, "--timeout", "60").returncode == 0
 
 

@@ -327,7 +327,9 @@ def start_daemon(project: Project, timeout_s: float = START_TIMEOUT_S) -> None:
             raise _start_failure(project, os.pread(out, os.fstat(out).st_size - began, began))
     except subprocess.TimeoutExpired as error:
         raise DaemonUnreachable(
-            f"Timed out: the daemon did not start within {timeout_s:g} s.", remedy=f"Read {start_log(project)}."
+            f"Timed out: the daemon did not start within {timeout_s:g} s.",
+            cause="It was still starting: the machine is busy, or something keeps it.",
+            remedy=f"Try again. If it stays so, read {start_log(project)}.",
         ) from error
     finally:
         os.close(out)

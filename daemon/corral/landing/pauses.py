@@ -97,7 +97,7 @@ def is_waiting(conn: Connection, merge: MergeRow) -> bool:
 
 
 def explained(conn: Connection, requests: list[MergeRow]) -> list[MergeRow]:
-    """The same requests; those that only wait for a pause or a red target get that as their reason."""
+    """The same requests; those that only wait for a pause or a red target get that as their reason, others their next try."""
     if all(row["state"] != MergeState.QUEUED for row in requests):
         return requests
     ordered = work_pause.current(conn)
@@ -120,7 +120,16 @@ def explained(conn: Connection, requests: list[MergeRow]) -> list[MergeRow]:
             return tip["reason"]
         return why.get(row["target"])
 
-    return [{**row, "reason": text} if (text := stop(row)) is not None else row for row in requests]
+    return [{**row, "reason": text} if (text := stop(row)) is not None else _with_next_try(row) for row in requests]
+
+
+def _with_next_try(row: MergeRow) -> MergeRow:
+    """A request that waits after a fault, with when it is tried again, and what to type to have that at once."""
+    if row["state"] != MergeState.QUEUED or not row["reason"] or row["not_before_at"] is None:
+        return row
+    first, *rest = row["reason"].splitlines()
+    first += f" Tried again from {row['not_before_at']} on; at once: `corral merge retry {row['merge_id'][:8]}`."
+    return {**row, "reason": "\n".join([first, *rest])}
 
 
 def red_tips(conn: Connection) -> dict[str, DirectTipRow]:

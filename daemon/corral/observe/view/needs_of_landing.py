@@ -52,7 +52,7 @@ def held_merges(services: Services, conn: Connection) -> Iterator[Need]:
         approval, merge, reason = needs_approval(row), row["merge_id"][:8], _first_line(row["reason"])
         because = reason.removeprefix(NEEDS_APPROVAL).lstrip(": ")
         look = (
-            f"{condition} It lands by itself then."
+            f"{condition.rstrip('.')}. It lands by itself then."
             if condition
             else f"It lands by itself then; more: corral merge detail {merge}"
         )
@@ -113,7 +113,8 @@ def remote_targets(_services: Services, conn: Connection) -> Iterator[Need]:
         if row["behind_reason"] is not None:
             what = f"What landed on {target} of {row['remote']} is not here yet: {_first_line(row['behind_reason'])}"
             condition = remedy_in(row["behind_reason"])
-            yield Need("target_behind", what, f"{condition} It comes by itself then.".strip(), ids=ids)
+            condition = f"{condition.rstrip('.')}. " if condition else ""
+            yield Need("target_behind", what, f"{condition}It comes by itself then.", ids=ids)
 
 
 def unpublished_branches(_services: Services, conn: Connection) -> Iterator[Need]:

@@ -282,12 +282,13 @@ def unannounced_changes(services: Services, conn: Connection) -> Iterator[Need]:
         if not paths:
             continue
         shown = ", ".join(one_line(path) for path in paths[:5]) + (f" and {len(paths) - 5} more" if paths[5:] else "")
+        files_named = [f"{top}/{path}" for path in paths[:5]]
         yield Need(
             "unannounced_changes",
             f"{len(paths)} uncommitted file{'s' if paths[1:] else ''} in {top} changed while Corral's daemon was away, "
             f"and nobody announced it: {shown}.",
             f"Look whose they are: {shlex.join(['git', '-C', top, 'status', '--', *paths[:5]])}. "
-            "Commit yours, or take them: corral lock acquire PATH",
+            f"Commit yours, or take them: {shlex.join(['corral', 'lock', 'acquire', '--', *files_named])}",
         )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from sqlalchemy import Connection
@@ -36,10 +37,12 @@ def waits(
     gate: str | None = None,
     watched: timedelta = LOOKS,
     for_target: Callable[[str], None] = lambda _target: None,
+    max_agents: int = 4,
 ) -> PersonalWaits:
+    settings = Mock(return_value=SimpleNamespace(supervisor=SimpleNamespace(max_agents=max_agents)))
+    settings.for_target = for_target
     services: Any = SimpleNamespace(
-        of=lambda _part: SimpleNamespace(gate=SimpleNamespace(reason=lambda _row: gate)),
-        settings=SimpleNamespace(for_target=for_target),
+        of=lambda _part: SimpleNamespace(gate=SimpleNamespace(reason=lambda _row: gate)), settings=settings
     )
     return PersonalWaits(services, conn, now, watched)
 
@@ -112,6 +115,7 @@ def test_a_task_waits_for_a_person_where_all_that_it_waits_for_does(any_database
         True, False, False, True, True, False,
     ]  # fmt: skip
     assert {"held", "after", "last", merge_id} <= now.behind
+    assert waits(any_database, max_agents=0).has_task("free"), "where no worker may start"
     task(any_database, "asking", runner="command")
     session(any_database, "s1", task_id="asking", waiting_for="permission for Bash", waiting_since_at=AT)
     claimed(any_database, "asked", "s2", runner="command")
