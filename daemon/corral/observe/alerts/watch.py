@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection
 
 from corral.coordination.services import Services
+from corral.core.extras import how_to_add
 from corral.core.identifiers import new_id
 from corral.core.logs import logger
 from corral.core.needs import Need
@@ -89,7 +90,7 @@ class Desktop:
         try:
             self._show(title, text)
         except ImportError:
-            self._failed("the package desktop-notifier is not installed", "pip install 'corral[desktop]'.")
+            self._failed("the package desktop-notifier is not installed", f"Run `{how_to_add('desktop-notifier')}`.")
         except Exception as error:  # noqa: BLE001 - the edge of a thread: a desktop raises anything
             self._failed(f"{type(error).__name__}: {error}", "Look whether a notification service runs.")
         else:

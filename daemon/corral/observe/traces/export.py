@@ -15,6 +15,7 @@ from corral import __version__
 from corral.config.model import Settings
 from corral.coordination.services import Services
 from corral.core.crash import crash_point
+from corral.core.extras import how_to_add
 from corral.core.instants import iso
 from corral.core.logs import logger
 from corral.core.needs import Fault, Need
@@ -41,12 +42,17 @@ OLD_EVERY = timedelta(hours=1)
 """Between two looks for events that are too old to be sent."""
 READER = "traces"
 _TOLD = events.of_kinds(TOLD)
-_INSTALL = "pip install 'corral[otel]' where Corral is installed, or unset `telemetry.otlp_endpoint`."
+_PACKAGES = ("opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http")
+"""The extra ``otel``."""
 _LOOK = (
     "Make the collector answer there, or correct or unset `telemetry.otlp_endpoint`; Corral then continues by itself."
 )
 
 log = logger("traces")
+
+
+def _install() -> str:
+    return f"Run `{how_to_add(*_PACKAGES)}`, or unset `telemetry.otlp_endpoint`."
 
 
 def pause_s(failures: int) -> float:
@@ -246,7 +252,7 @@ class TraceExport:
             if outcome.is_missing
             else f"Traces do not reach the collector: {error}. They wait, and are sent when it answers."
         )
-        if self._fault.show(what, _INSTALL if outcome.is_missing else _LOOK, now):
+        if self._fault.show(what, _install() if outcome.is_missing else _LOOK, now):
             self._changed()
 
 

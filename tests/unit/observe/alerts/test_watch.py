@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from corral.core.extras import how_to_add
 from corral.core.needs import Need
 from corral.observe.alerts.watch import Desktop
 
@@ -62,4 +63,6 @@ def test_without_the_library_a_person_is_told_what_to_install(monkeypatch: pytes
     desktop.show("a", "b")
     desktop.outcome(PATIENCE_S)
     (need,) = faults.values()
-    assert "desktop-notifier is not installed" in need.what and "corral[desktop]" in need.remedy
+    assert (
+        "desktop-notifier is not installed" in need.what and f"Run `{how_to_add('desktop-notifier')}`." in need.remedy
+    )

@@ -13,6 +13,7 @@ import pytest
 
 from corral.config.model import Settings
 from corral.core.events import EventKind as Kind
+from corral.core.extras import how_to_add
 from corral.core.needs import Need
 from corral.observe.traces.export import AT_ONCE, READER, SHOWN_AFTER, TraceExport, pause_s
 from corral.store import events
@@ -236,7 +237,7 @@ def test_without_the_extra_a_person_is_told_at_once_until_it_is_there(
     with monkeypatch.context() as patched:
         patched.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
         assert world.try_once() == NOW + timedelta(seconds=10)
-    assert "pip install 'corral[otel]'" in world.faults["traces"].remedy
+    assert how_to_add("opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http") in world.faults["traces"].remedy
     world.now += timedelta(seconds=10)
     world.try_once()
     assert world.faults == {} and titles(far) == ["t"]
