@@ -17,6 +17,7 @@ from corral.coordination.sessions.registry import PERSON
 from corral.coordination.sessions.store import sessions
 from corral.core.errors import ConfigInvalid, NotFound
 from corral.core.instants import parse
+from corral.core.outcomes import Outcome
 from corral.core.payload import Payload
 from corral.core.routing import EVERYONE, PROJECT, Called, Routes
 from corral.core.states import OPEN_MERGES, TERMINAL_TASKS, MergeState, SessionStatus, TaskStatus
@@ -89,7 +90,10 @@ def snapshot(conn: Connection, task_ids: list[str], merge_ids: list[str], defaul
             for row in requests
         ],
         "settled": statuses <= {*TERMINAL_TASKS} and states.isdisjoint(OPEN_MERGES),
-        "done": statuses <= {TaskStatus.COMPLETED} and states <= {MergeState.LANDED},
+        "done": all(
+            row["status"] == TaskStatus.COMPLETED or outcome.get(row["task_id"]) == Outcome.LANDED for row in standing
+        )
+        and states <= {MergeState.LANDED},
         "paused": [
             {"target": target, "reason": row["reason"], "look_at": row["look_at"]}
             for target, row in pauses.paused(conn).items()
