@@ -75,6 +75,8 @@ def test_the_best_iteration_lands_by_itself_where_the_user_has_said_so(
     work = "case $CORRAL_ITERATION in 2) echo 0.3;; *) echo 0.8;; esac > score.txt"
     limits = ("--target", "<0.2", "--max-iterations", "3", "--land-best")
     task_id = house.json("loop", "start", "--command", work, "--threshold", "cat score.txt", *limits)["task_id"]
-    house.run("wait", task_id, "--timeout", "60", check=False)
-    assert house.json("task", "detail", task_id)["error_code"] == "max_iterations_exceeded"
-    eventually(lambda: git(repo, "show", "main:score.txt").strip() == "0.3")
+    house.run("wait", task_id, "--timeout", "60")
+    detail = house.json("task", "detail", task_id)
+    assert (detail["error_code"], detail["outcome"]) == ("max_iterations_exceeded", "landed")
+    assert git(repo, "show", "main:score.txt").strip() == "0.3"
+    assert house.json("status")["needs_you"] == [], "it ended as it was asked to"

@@ -55,8 +55,10 @@ def test_at_its_limit_it_fails_with_its_best_result_which_lands_if_the_user_says
     assert (status["best"]["iteration"], status["counted_iterations"]) == (2, 2)
     assert "8: 2 of 2 since it was resumed" in one.run("loop", "status", task_id).stdout
     merge = one.json("loop", "land", task_id)
-    eventually(lambda: one.json("merge", "detail", merge["merge_id"])["state"] == "landed")
+    one.run("wait", task_id)
+    assert one.json("merge", "detail", merge["merge_id"])["state"] == "landed"
     assert git(repo, "show", "main:score.txt") == "0.8"
+    assert [task["task_id"] for task in one.json("task", "list", "--status", "landed")] == [task_id]
 
 
 @pytest.mark.req("FR-LOOP-006")

@@ -401,7 +401,7 @@ def invalid(errors: list[dict[str, str]], warnings: Sequence[str] = ()) -> Confi
 
 def _key_hint(section: str, name: str) -> str:
     """A setting with that name in another section, else a similarly spelt sibling."""
-    neighbours = [key for key in (*_SECTIONS, *_SETTINGS) if key.startswith(section)]
+    neighbours = [key for key in (*_SECTIONS, *_SETTINGS, *_OTHER) if key.startswith(section)]
     near = difflib.get_close_matches(name[:200], [key.removeprefix(section) for key in neighbours], n=1)
     elsewhere = [key for key in _SETTINGS if key.endswith(f".{name}")]
     keys = elsewhere or [f"{section}{word}" for word in near]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from corral.core.states import MergeState, TaskStatus, _Text
+from corral.core.states import OPEN_MERGES, MergeState, TaskStatus, _Text
 
 
 class Outcome(_Text):
@@ -75,4 +75,8 @@ def of_task(status: str, merge_state: str | None, *, dismissed: bool) -> str:
     """
     if status == TaskStatus.COMPLETED:
         return str(Outcome.NOTHING_TO_LAND) if merge_state is None else of_merge(merge_state, dismissed=dismissed)
-    return str(Outcome.DISMISSED) if dismissed and status in FAILURES else str(status)
+    if not dismissed or status not in FAILURES:
+        return str(status)
+    # A loop that has not converged, and an iteration of which was queued all the same.
+    is_landing = merge_state == MergeState.LANDED or merge_state in OPEN_MERGES
+    return of_merge(merge_state, dismissed=True) if merge_state and is_landing else str(Outcome.DISMISSED)

@@ -113,7 +113,9 @@ class Transcript:
         elif subtype == "background_tasks_changed":
             self.background = [task for task in event.get("tasks") or [] if isinstance(task, dict)]
         elif subtype == "api_retry":
-            self.progress = f"waiting for the API (status {event.get('error_status')}, try {event.get('attempt')})"
+            status = event.get("error_status")
+            answered = "no answer" if status is None else f"status {status}"
+            self.progress = f"waiting for the API ({answered}, try {event.get('attempt')})"
         return not (kind == "system" and subtype in _NOT_PROGRESS)
 
     def _on_start(self, event: Event) -> None:

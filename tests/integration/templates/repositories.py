@@ -13,8 +13,7 @@ FILES = {
     ".corral/config.yaml": "landing:\n  rest_s: 2\n\ntasks:\n  max_retries: 2\n\nlocks:\n  ttl_s: 1800\n",
     ".claude/agents/reviewer.md": AGENT,
     ".corral/templates/page.yaml": TASK,
-    ".mcp.json": json.dumps({"mcpServers": {"search": {"command": "search-server", "args": ["--stdio"]}}}, indent=2)
-    + "\n",
+    ".mcp.json": json.dumps({"mcpServers": {"search": {"command": "search-server", "args": ["--stdio"]}}}) + "\n",
     "README.md": "Ours.\n",
 }
 

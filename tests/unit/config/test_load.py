@@ -252,7 +252,7 @@ class TestValidation:
     @pytest.mark.req("FR-CONFIG-003")
     def test_an_unknown_key_warns_and_suggests(self, loading: Loading) -> None:
         loaded = loading(
-            team="lock: {ttl_s: 1}\nlocks: {ttl: 5}\nrunners: {claude: {colour: red}}\nwhatever: 1\nmax_agents: 3\n"
+            team="lock: {ttl_s: 1}\nlocks: {ttl: 5}\nrunners: {claude: {colour: red}}\nwhatever: 1\nmax_agents: 3\naliases: {}\n"
         )
         assert loaded.settings == Settings()
         assert loaded.warnings == [
@@ -261,6 +261,7 @@ class TestValidation:
             ".corral/config.yaml: `runners.claude.colour` is not a setting.",
             ".corral/config.yaml: `whatever` is not a setting.",
             ".corral/config.yaml: `max_agents` is not a setting. Did you mean `supervisor.max_agents`?",
+            ".corral/config.yaml: `aliases` is not a setting. Did you mean `alias`?",
         ]
 
     @pytest.mark.parametrize("value", ["true", "1.5", "'3'", "[1]", "null"])

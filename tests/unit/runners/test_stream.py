@@ -96,11 +96,12 @@ def test_progress_is_what_the_model_says_or_does(block: dict[str, Any], line: st
     assert said.progress == line
 
 
-def test_waiting_for_the_api_is_shown_but_is_no_progress() -> None:
+@pytest.mark.parametrize(("status", "words_of"), [(529, "status 529"), (None, "no answer")])
+def test_waiting_for_the_api_is_shown_but_is_no_progress(status: int | None, words_of: str) -> None:
     said = Transcript()
-    retry = {"type": "system", "subtype": "api_retry", "attempt": 3, "error_status": 529}
+    retry = {"type": "system", "subtype": "api_retry", "attempt": 3, "error_status": status}
     assert feed(said, INIT, answer("m1", words("a")), retry) == [True, True, False]
-    assert said.progress == "waiting for the API (status 529, try 3)"
+    assert said.progress == f"waiting for the API ({words_of}, try 3)"
 
 
 def test_events_arrive_in_pieces() -> None:

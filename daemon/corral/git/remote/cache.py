@@ -181,7 +181,8 @@ class TemplateCache:
         for place in sorted(self._folder.glob("*/versions.json")):
             record = _read(place)
             size = sum(file.lstat().st_size for file in place.parent.rglob("*") if file.is_file())
-            for entry in record.get("versions", {}).values():
+            named = {entry["name"]: entry for entry in record.get("versions", {}).values()}  # `latest` is one of them
+            for entry in named.values():
                 rows.append({"source": record.get("source", ""), "version": entry["name"], **entry, "bytes": size})
         return rows
 

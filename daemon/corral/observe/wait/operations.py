@@ -100,7 +100,10 @@ def snapshot(conn: Connection, task_ids: list[str], merge_ids: list[str], defaul
             for row in requests
         ],
         "settled": statuses <= {*TERMINAL_TASKS} and states.isdisjoint(OPEN_MERGES),
-        "done": statuses <= {TaskStatus.COMPLETED} and states <= {MergeState.LANDED},
+        "done": all(
+            row["status"] == TaskStatus.COMPLETED or outcome.get(row["task_id"]) == Outcome.LANDED for row in standing
+        )
+        and states <= {MergeState.LANDED},
         "paused": [
             {"target": target, "reason": row["reason"], "look_at": row["look_at"]}
             for target, row in pauses.paused(conn).items()

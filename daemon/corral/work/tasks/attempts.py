@@ -27,7 +27,7 @@ from corral.work.swarm import performance
 from corral.work.tasks import combining, stacking
 from corral.work.tasks.dependencies import reconsider, settle
 from corral.work.tasks.store import attempts as attempt_rows
-from corral.work.tasks.store import tasks
+from corral.work.tasks.store import outcomes, tasks
 
 if TYPE_CHECKING:
     from corral.core.event_payloads import TaskSetback
@@ -174,6 +174,8 @@ def end(
     events.record(conn, now, event, task_id=task_id, session_id=row["session_id"])
     if ending.to_land is not None and before["cancel_reason"] is None:
         _queue(conn, row, ending.to_land, now)
+        if not ending.success:  # the best of a loop: the queue has it, and the end needs nobody any more
+            outcomes.dismiss_task(conn, task_id, iso(now))
     elif status == TaskStatus.COMPLETED and row["runner"] is not None and token > 1:
         _give_up_earlier(conn, row, now)
     if status == TaskStatus.WAITING:

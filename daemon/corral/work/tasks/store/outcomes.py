@@ -15,7 +15,6 @@ from sqlalchemy import (
     and_,
     bindparam,
     exists,
-    false,
     func,
     not_,
     or_,
@@ -100,13 +99,16 @@ def tasks_called(words: Iterable[str]) -> ColumnElement[bool]:
 
 def _tasks_that_came_to(wanted: set[str], *, dismissed: bool) -> ColumnElement[bool]:
     came_to = partial(outcomes.of_task, dismissed=dismissed)
-    others = [status for status in TaskStatus if status != TaskStatus.COMPLETED and came_to(status, None) in wanted]
-    states = [state for state in outcomes.STANDINGS if came_to(TaskStatus.COMPLETED, state) in wanted]
-    by_merge = [_MERGE_STATE.in_(states)] if states else []
-    by_merge += [_MERGE_STATE.is_(None)] if came_to(TaskStatus.COMPLETED, None) in wanted else []
+    whole, by_merge = [], []
+    for status in TaskStatus:
+        standings = {state for state in (None, *outcomes.STANDINGS) if came_to(status, state) in wanted}
+        if len(standings) > len(outcomes.STANDINGS):
+            whole.append(status)
+        elif standings:
+            has_none = [_MERGE_STATE.is_(None)] if None in standings else []
+            by_merge.append(and_(_t.status == status, or_(_MERGE_STATE.in_(standings - {None}), *has_none)))
     is_dismissed = or_(_t.dismissed_at.is_not(None), _MERGE_DISMISSED.is_not(None))
-    so = or_(_t.status.in_(others), and_(_t.status == TaskStatus.COMPLETED, or_(false(), *by_merge)))
-    return and_(so, is_dismissed if dismissed else not_(is_dismissed))
+    return and_(or_(_t.status.in_(whole), *by_merge), is_dismissed if dismissed else not_(is_dismissed))
 
 
 def requests_called(words: Iterable[str]) -> ColumnElement[bool]:

@@ -198,12 +198,12 @@ def verify() -> None:
     """Check the template's checksums, its commit, and its tag in the repository. Needs no daemon."""
     from corral.work.templates.cli import installing
     from corral.work.templates.project import journal
-    from corral.work.templates.project.lock import changes, require_lock
+    from corral.work.templates.project.lock import require_lock
 
     here = project()
     journal.recover(here)
     lock = require_lock(here)
-    installing.base_of(here, lock)
+    base = installing.base_of(here, lock)
     cached, address, version = installing.cache(here), installing.address_of(lock), installing.kept_of(lock)
     now = cached.current(address, version)
     if lock.kind == "tag" and now is not None and now != lock.commit:
@@ -213,7 +213,7 @@ def verify() -> None:
             remedy="Ask the template's maintainers. The files here are still those of the old commit.",
         )
     signer = cached.signer(address, version, installing.now())
-    states = changes(here, lock)
+    states = {path: _row(here.root / path, path, part)["state"] for path, part in base.items()}
     answer = {
         "source": lock.source,
         "version": lock.version,

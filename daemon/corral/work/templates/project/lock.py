@@ -136,11 +136,6 @@ def metadata_of(project: Project) -> dict[str, Any]:
     return metadata if isinstance(metadata, dict) else {}
 
 
-def changes(project: Project, lock: Lock) -> dict[str, FileState]:
-    """By path, whether a file is still as the template has it. A JSON file that others add to counts by its own content."""
-    return {path: change_of(project.root / path, checksum) for path, checksum in lock.files.items()}
-
-
 def change_of(file: Path, checksum: str) -> FileState:
     """Whether a file has this checksum."""
     try:
