@@ -364,7 +364,9 @@ class Verification:
             reason = f"`{self.command}` failed with exit code {code}, and printed {refusal!r}:\n{last_lines(output)}"
             return ReceiptStatus.ERROR, reason, True
         if code != 0:
-            return ReceiptStatus.FAILED, f"`{self.command}` failed with exit code {code}:\n{last_lines(output)}", False
+            printed = last_lines(output)
+            rest = f":\n{printed}" if printed else ", and printed nothing."
+            return ReceiptStatus.FAILED, f"`{self.command}` failed with exit code {code}{rest}", False
         if ran == 0 and not self._step.tests:
             return ReceiptStatus.FAILED, f"`{self.command}` ran no tests.", False
         return None
