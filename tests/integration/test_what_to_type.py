@@ -286,10 +286,12 @@ def test_a_wait_ends_also_for_what_is_queued_behind_what_a_person_holds(house: C
     git(house.root, "branch", "-m", "rel", "old")
     for branch in ("one", "two"):
         commit_on(house.root, branch, {f"{branch}.txt": "1\n"})
-        house.run("merge", "submit", branch, "--target", "rel")
+        merge = house.json("merge", "submit", branch, "--target", "rel")["merge_id"]
     waited = house.run("wait", "--all", "--timeout", "60", check=False).stdout
     assert LEFT in waited and "queued" in waited and "held" in waited
-    (make,) = re.findall("`(git branch [^`]+)`[.] It lands", person.need("held_merge")["remedy"])
+    need = person.need("held_merge")
+    assert need["remedy"] in house.run("wait", merge, "--timeout", "0", check=False).stdout, "of what it is behind"
+    (make,) = re.findall("`(git branch [^`]+)`[.] It lands", need["remedy"])
     person.type(make)
     assert house.run("wait", "--all", "--timeout", "60").returncode == 0
 
