@@ -257,6 +257,11 @@ def test_what_only_a_person_can_start_needs_them_in_the_status_too(house: Coordi
     assert LEFT in waited
     assert f"`corral task cancel {by_hand[:8]}`" in waited, "what is in backticks can be typed as it is"
     assert person.need("unclaimed_task")["what"] == "'By hand' waits until a session takes it, and none is here."
+    more = house.json("task", "submit", "--title", "Also by hand", "--description", "Look.")["task_id"]
+    assert "and 1 more wait" in person.need("unclaimed_task")["what"]
+    screen = house.ask("POST", "/statusline/screen", {"session_id": "ann"})
+    assert "3 for you" in screen["band"] and house.json("status")["needs_you_number"] == 3
+    house.run("task", "cancel", more)
     workers = person.need("no_workers")["remedy"]
     assert f"`{workers}`" in waited
     person.type(workers)
@@ -281,10 +286,12 @@ def test_a_wait_ends_also_for_what_is_queued_behind_what_a_person_holds(house: C
     git(house.root, "branch", "-m", "rel", "old")
     for branch in ("one", "two"):
         commit_on(house.root, branch, {f"{branch}.txt": "1\n"})
-        house.run("merge", "submit", branch, "--target", "rel")
+        merge = house.json("merge", "submit", branch, "--target", "rel")["merge_id"]
     waited = house.run("wait", "--all", "--timeout", "60", check=False).stdout
     assert LEFT in waited and "queued" in waited and "held" in waited
-    (make,) = re.findall("`(git branch [^`]+)`[.] It lands", person.need("held_merge")["remedy"])
+    need = person.need("held_merge")
+    assert need["remedy"] in house.run("wait", merge, "--timeout", "0", check=False).stdout, "of what it is behind"
+    (make,) = re.findall("`(git branch [^`]+)`[.] It lands", need["remedy"])
     person.type(make)
     assert house.run("wait", "--all", "--timeout", "60").returncode == 0
 
@@ -299,6 +306,8 @@ def test_a_wait_ends_for_a_task_that_was_begun_on_or_waits_for_what_its_target_l
     behind = house.submit("Behind", "echo b > behind.txt", "--wait-for", held)
     waited = house.run("wait", held, behind, "--timeout", "60", check=False).stdout
     assert LEFT in waited and "It lands behind" in waited
+    (drawn,) = house.ask("POST", "/statusline/screen", {"session_id": "ann"})["needs"]
+    assert drawn["remedy"] == person.need("held_merge")["remedy"] and len(drawn["remedy"]) > 200, "no half command"
     git(house.root, "restore", "src/a.py")
     house.run("wait", "--all", "--timeout", "60")
     git(house.root, "reset", "-q", "--hard", before)

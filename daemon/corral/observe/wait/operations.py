@@ -161,10 +161,12 @@ def _with_needs(services: Services, conn: Connection, answer: Payload) -> Payloa
     """The answer, with the entries of needs_you that block its unfinished tasks and merge requests, or what these wait for."""
     undone = [row for row in answer["tasks"] if row["merge_state"] != MergeState.LANDED]
     undone += [row for row in answer["merges"] if row["state"] != MergeState.LANDED]
-    waits, targets = PersonalWaits(services, conn, services.now()), answer.pop("targets")
-    for row in answer["tasks"][:MOST_EXPLAINED]:
-        if row["status"] == TaskStatus.WAITING:
+    waits, targets = PersonalWaits(services, conn, services.now(), LOOKS), answer.pop("targets")
+    for row in undone[:MOST_EXPLAINED]:
+        if row.get("status") == TaskStatus.WAITING:
             waits.has_task(row["task_id"])
+        elif row.get("merge_state", row.get("state")) == MergeState.QUEUED:
+            waits.has_request(merges.get(conn, row["merge_id"]))
     ids = {row[key] for row in undone for key in ("task_id", "merge_id") if row.get(key)} | waits.behind
     needs = [] if answer["done"] else needs_you_for(services, conn, ids, targets)
     told = {need["ids"].get("task_id") for need in needs}
@@ -258,6 +260,7 @@ class PersonalWaits:
         self._settings = services.settings
         self._tasks: dict[str, bool] = {}
         self._refused: dict[str, bool] = {}
+        self._behind_held: dict[str, bool] = {}
         self._stacks: dict[str, dict[str, stacks.Stack]] = {}
         self.behind: set[str] = set()
         """The ids of the tasks and merge requests that were asked about, and of those that they wait for."""
@@ -297,6 +300,12 @@ class PersonalWaits:
         """Whether a queued request lands only after one that is held: the one that stops its target, or one that it builds on."""
         if not self._has_watched:
             return False
+        if merge["merge_id"] not in self._behind_held:
+            self._behind_held[merge["merge_id"]] = False
+            self._behind_held[merge["merge_id"]] = self._lands_after_held(merge)
+        return self._behind_held[merge["merge_id"]]
+
+    def _lands_after_held(self, merge: MergeRow) -> bool:
         if merge["target"] not in self._stacks:
             self._stacks[merge["target"]] = stacks.of_target(self._conn, merge["target"])
         behind = self._stacks[merge["target"]].get(merge["merge_id"], stacks.Stack()).behind
