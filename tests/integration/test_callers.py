@@ -17,7 +17,7 @@ import pytest
 from corral.config.paths import find_project, socket_path
 from corral.coordination.sessions.actor import person
 from corral.core.errors import NotPermitted, OwnDaemon
-from corral.core.routing import EVERYONE, NO_WORK, PERSON, Caller
+from corral.core.routing import EVERYONE, HERE, NO_WORK, PERSON, Caller
 from corral.daemon import nouns
 from corral.faces.http.access import Unauthorised
 from corral.faces.http.router import Operation, operations
@@ -29,6 +29,11 @@ from tests.support.coordinated import Coordinated, eventually
 from tests.support.programs import requires
 
 LEFT_TO_SOME = {
+    "POST /api/v1/hooks/{event}": HERE,
+    "POST /api/v1/hooks/Stop/wait": HERE,
+    "POST /api/v1/hooks/Mail/wait": HERE,
+    "POST /api/v1/hooks/Mail/told": HERE,
+    "GET /api/v1/bridge": HERE,
     "POST /api/v1/daemon/stop": NO_WORK,
     "POST /api/v1/worktrees/retire": NO_WORK,
     "POST /api/v1/verification/dry-run": NO_WORK,
@@ -175,8 +180,6 @@ def _refusal(one: Operation, caller: Caller | None) -> tuple[int, str] | None:
     """With which status and name it refuses this caller, as it declares it; None: it does not."""
     if caller is None:
         return Unauthorised.status, Unauthorised.name
-    if caller is Caller.PROGRAM and one.tag == "hooks":  # an event acts as the session that it names
-        return NotPermitted.status, NotPermitted.name
     kind = OwnDaemon if one.route.callers == NO_WORK else NotPermitted
     return None if caller in one.route.callers else (kind.status, kind.name)
 

@@ -40,6 +40,8 @@ class Scope(Enum):
 EVERYONE = frozenset(Caller)
 PERSON = frozenset({Caller.PERSON})
 NO_WORK = EVERYONE - {Caller.WORK}
+HERE = EVERYONE - {Caller.PROGRAM}
+"""Over the socket alone."""
 PROJECT, MACHINE = Scope.PROJECT, Scope.MACHINE
 
 F = TypeVar("F", bound=Callable[..., Awaitable[Any]])

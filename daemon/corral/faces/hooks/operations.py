@@ -24,7 +24,7 @@ from corral.coordination.sessions.store import sessions as session_rows
 from corral.core.errors import DaemonUnreachable, LimitReached
 from corral.core.instants import iso
 from corral.core.payload import Payload
-from corral.core.routing import EVERYONE, MACHINE, PEER, Routes
+from corral.core.routing import HERE, MACHINE, PEER, Routes
 from corral.faces.hooks import events as hooks
 from corral.faces.hooks import payloads as hook_events
 from corral.faces.hooks.api import Bridge, Brought, HookAnswer, HookPayload, Offered, StopPayload, Woken
@@ -34,7 +34,7 @@ from corral.observe.metrics.latencies import Latencies
 PAUSE_S = 0.5
 LOST = timedelta(seconds=2)
 """How long a session without its bridge may take to end, or to start another bridge, before it is unguarded."""
-router = Routes("hooks", scope=MACHINE, callers=EVERYONE)
+router = Routes("hooks", scope=MACHINE, callers=HERE)
 
 
 @router.post("/hooks/{event}", finds=False, audited=False, answer=HookAnswer, errors=(LimitReached,))

@@ -42,7 +42,7 @@ from corral.core.errors import (
 )
 from corral.core.failures import failure
 from corral.core.logs import logger
-from corral.core.routing import EVERYONE, MACHINE, NO_WORK, PERSON, Called, Header, Route, Routes
+from corral.core.routing import EVERYONE, HERE, MACHINE, NO_WORK, PERSON, Called, Header, Route, Routes
 from corral.observe.audit import requests as audit_requests
 
 _log = logger("http")
@@ -324,13 +324,13 @@ class Router:
             NotPermitted: The caller may not.
         """
         route = operation.route
-        if operation.tag == "hooks" and is_tcp(scope):
+        if route.callers == HERE and is_tcp(scope):
             raise NotPermitted(
                 "Hook events are not taken over TCP.",
                 cause="Nothing shows there which client sends one, and an event acts as the session that it names.",
                 remedy="Send it over the Unix socket of the daemon, as the bridge, the hooks and the mod do.",
             )
-        if route.callers == EVERYONE:
+        if route.callers >= HERE:  # over the socket, whoever it is
             return
         try:
             await self._services.work(lambda: require(route.callers, operation.summary, self._services, scope))
