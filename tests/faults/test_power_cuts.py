@@ -19,7 +19,7 @@ from corral.git.process.command import open_checkout, open_repository
 from tests.conftest import commit, git, worktrees_of
 from tests.integration.landing_world import World
 from tests.integration.running import keeper_of
-from tests.integration.supervision import House
+from tests.integration.supervision import House, utc_now
 from tests.support.coordinated import Coordinated, eventually
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
@@ -172,3 +172,16 @@ def test_objects_that_were_emptied_stop_nobody_and_are_written_again(
     assert git(house.root, "show", f"{saved}:draft.txt") == "draft" and git(house.root, "show", f"{saved}:same.txt")
     assert not [*(house.root / ".git" / "objects").rglob("*.corral-empty")]
     assert house.json("status")["needs_you"] == []
+
+
+def test_the_branch_of_a_worktree_whose_file_was_emptied_is_put_back(repo: Path) -> None:
+    house = House(repo)
+    try:
+        path = Path(house.worktrees.create("mine", session_id=None, base=None)["path"])
+        sha = commit(path, {"work.txt": "x\n"})
+        (repo / ".git" / "refs" / "heads" / "corral" / "mine").write_bytes(b"")
+        house.worktrees.after_power_cut(utc_now())
+        assert git(repo, "rev-parse", "corral/mine") == sha and git(path, "status", "--porcelain") == ""
+        assert git(repo, "rev-list", "--all", "--count")
+    finally:
+        house.close()
