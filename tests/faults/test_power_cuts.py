@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -13,13 +14,13 @@ import pytest
 from corral.config.worktree_root import MARKER
 from corral.core import files
 from corral.git.checkouts import index_lock
-from corral.git.commits import CORRAL, as_env
+from corral.git.commits import CORRAL
 from corral.git.land import halfway
-from corral.git.process.command import open_checkout, open_repository
+from corral.git.process.command import as_env, open_checkout, open_repository
 from tests.conftest import commit, git, worktrees_of
 from tests.integration.landing_world import World
 from tests.integration.running import keeper_of
-from tests.integration.supervision import House
+from tests.integration.supervision import House, utc_now
 from tests.support.coordinated import Coordinated, eventually
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
@@ -30,12 +31,15 @@ def loose(root: Path) -> set[str]:
     return {f"{file.parent.name}{file.name}" for file in (root / ".git" / "objects").glob("[0-9a-f][0-9a-f]/*")}
 
 
-@pytest.fixture
-def flushes(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], list[object]]:
-    """Look each time when everything is written to the disk: ``flushes(look)`` lists what was seen."""
+Watch = Callable[[Callable[[], Any]], list[Any]]
 
-    def watch(look: Callable[[], object]) -> list[object]:
-        seen, flush = list[object](), files.flush
+
+@pytest.fixture
+def flushes(monkeypatch: pytest.MonkeyPatch) -> Watch:
+    """Look each time before everything is written to the disk: ``flushes(look)`` lists what was seen."""
+
+    def watch(look: Callable[[], Any]) -> list[Any]:
+        seen, flush = list[Any](), files.flush
 
         def flushed(folder: Path) -> None:
             seen.append(look())
@@ -48,7 +52,7 @@ def flushes(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]],
 
 
 def test_what_lands_is_on_the_disk_before_the_target_moves_and_its_files_before_that_is_said(
-    repo: Path, flushes: Callable[[Callable[[], object]], list[object]]
+    repo: Path, flushes: Watch
 ) -> None:
     world = World(repo)
     try:
@@ -56,22 +60,20 @@ def test_what_lands_is_on_the_disk_before_the_target_moves_and_its_files_before_
         objects = set(git(repo, "rev-list", "--objects", "--no-object-names", head, f"^{before}").split())
         merge_id = world.submit("side")
 
-        def look() -> object:
+        def look() -> tuple[Any, ...]:
             state = world.merge(merge_id)["state"]
             return git(repo, "rev-parse", "main"), state, loose(repo), (repo / "landed.txt").exists()
 
         seen = flushes(look)
         world.run()
         assert world.merge(merge_id)["state"] == "landed"
-        assert any(main == before and objects <= there for main, _, there, _ in seen)  # type: ignore[misc]
-        assert any(main != before and state != "landed" and file for main, state, _, file in seen)  # type: ignore[misc]
+        assert any(main == before and objects <= there for main, _, there, _ in seen)
+        assert any(main != before and state != "landed" and file for main, state, _, file in seen)
     finally:
         world.close()
 
 
-def test_the_commits_of_a_worktree_are_on_the_disk_before_its_files_go(
-    repo: Path, flushes: Callable[[Callable[[], object]], list[object]]
-) -> None:
+def test_the_commits_of_a_worktree_are_on_the_disk_before_its_files_go(repo: Path, flushes: Watch) -> None:
     house = House(repo)
     try:
         path = Path(house.worktrees.create("mine", session_id=None, base=None)["path"])
@@ -122,7 +124,9 @@ def test_how_far_a_landing_came_is_on_the_disk(repo: Path, through: set[int]) ->
 @pytest.mark.parametrize(
     "words", [("commit-tree", "HEAD^{tree}", "-m", "x"), ("update-ref", "refs/corral/x", "HEAD")], ids=lambda w: w[0]
 )
-def test_what_a_git_of_ours_writes_is_on_the_disk_when_it_ends(repo: Path, tmp_path: Path, words: list[str]) -> None:
+def test_what_a_git_of_ours_writes_is_on_the_disk_when_it_ends(
+    repo: Path, tmp_path: Path, words: tuple[str, ...]
+) -> None:
     told = tmp_path / "told"
     open_repository(repo / ".git").check(*words, env={**as_env(CORRAL), "GIT_TRACE2_EVENT": str(told)})
     assert '"fsync/hardware-flush"' in told.read_text()
@@ -172,3 +176,16 @@ def test_objects_that_were_emptied_stop_nobody_and_are_written_again(
     assert git(house.root, "show", f"{saved}:draft.txt") == "draft" and git(house.root, "show", f"{saved}:same.txt")
     assert not [*(house.root / ".git" / "objects").rglob("*.corral-empty")]
     assert house.json("status")["needs_you"] == []
+
+
+def test_the_branch_of_a_worktree_whose_file_was_emptied_is_put_back(repo: Path) -> None:
+    house = House(repo)
+    try:
+        path = Path(house.worktrees.create("mine", session_id=None, base=None)["path"])
+        sha = commit(path, {"work.txt": "x\n"})
+        (repo / ".git" / "refs" / "heads" / "corral" / "mine").write_bytes(b"")
+        house.worktrees.after_power_cut(utc_now())
+        assert git(repo, "rev-parse", "corral/mine") == sha and git(path, "status", "--porcelain") == ""
+        assert git(repo, "rev-list", "--all", "--count")
+    finally:
+        house.close()

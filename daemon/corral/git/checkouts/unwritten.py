@@ -1,4 +1,4 @@
-"""What a power cut leaves of git's objects: files without content.
+"""What a power cut leaves of git's objects and refs: files without content.
 
 Git takes such an object for written: whoever makes it again does not write it. What names one cannot be read, and fails every
 command about all refs.
@@ -37,6 +37,14 @@ def set_aside(repo: Git) -> list[Path]:
     return [file if file.name.endswith(_ASIDE) else file.rename(f"{file}{_ASIDE}") for file in found]
 
 
+def is_empty(git: Git, ref: str) -> bool:
+    """Whether a ref has a file without content, which git can neither read nor write; it never creates one."""
+    try:
+        return (git.common_dir / ref).stat().st_size == 0
+    except OSError:
+        return False
+
+
 def step_back(git: Git, ref: str, base: str) -> str | None:
     """Put a branch, or a checkout's own HEAD, whose commit lacks objects on its last one that is whole; no file changes.
 
@@ -50,9 +58,12 @@ def step_back(git: Git, ref: str, base: str) -> str | None:
     Raises:
         GitFailed: Git refused.
     """
-    sha = git.head() if ref == "HEAD" else refs.read(git, ref)
-    if sha is None or _is_whole(git, sha, base):
-        return None
+    if ref != "HEAD" and is_empty(git, ref):
+        (git.common_dir / ref).unlink(missing_ok=True)
+    else:
+        sha = git.head() if ref == "HEAD" else refs.read(git, ref)
+        if sha is None or _is_whole(git, sha, base):
+            return None
     before = (step.sha for step in reversed(head_log.steps(git, ref)))
     whole = next((sha for sha in before if _is_whole(git, sha, base)), base)
     git.must("update-ref", "--no-deref", "-m", "corral: after a power cut", ref, whole)

@@ -93,22 +93,21 @@ class Worktrees:
         return [Path(row["path"]) for row in rows if row["purpose"] != WorktreePurpose.VERIFY and self._is_own(row)]
 
     def after_power_cut(self, _now: datetime) -> None:
-        """Bring worktrees back to commits that are whole, where a power cut left objects without content.
+        """Bring worktrees back to commits that are whole, where a power cut left objects or refs without content.
 
         Raises:
             CorralError: Git refused.
             OSError: The folder of the objects cannot be read or written.
         """
-        emptied = unwritten.set_aside(self._context.repo)
-        if not emptied:
-            return
+        repo = self._context.repo
+        emptied = unwritten.set_aside(repo)
         with self._context.db.reading() as conn:
             rows = worktree_rows.listing(conn, states=LIVE_WORKTREES)
         for row in rows:
-            if row["branch"] is None:
+            if row["branch"] is None or not (emptied or unwritten.is_empty(repo, refs.branch_ref(row["branch"]))):
                 continue
             own, base = refs.branch_ref(row["branch"]), row["base_sha"]
-            if (sha := unwritten.step_back(self._context.repo, own, base)) is not None:
+            if (sha := unwritten.step_back(repo, own, base)) is not None:
                 log.warning("stepped_back", branch=row["branch"], sha=sha)
             if not self._is_own(row) or not Path(row["path"]).is_dir():
                 continue
@@ -120,7 +119,8 @@ class Worktrees:
                 log.warning("worktree_not_whole", worktree=row["name"], reason=error.message)
         for file in emptied:
             file.unlink(missing_ok=True)
-        log.warning("objects_were_empty", count=len(emptied))
+        if emptied:
+            log.warning("objects_were_empty", count=len(emptied))
 
     def is_own(self, name: str) -> bool:
         """Whether what stands at the path of this worktree is Corral's, or nothing."""
