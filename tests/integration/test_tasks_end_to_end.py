@@ -74,6 +74,7 @@ def test_a_task_that_fails_is_tried_again_and_is_dead_in_the_end_and_can_be_retr
             "merge_state": None,
             "merge_id": None,
             "outcome": "failed",
+            "reason": orphan["error_message"],
         }
     ]
     (tmp_path / "mended").touch()

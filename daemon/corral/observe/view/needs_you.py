@@ -138,6 +138,8 @@ def tasks_that_nobody_can_do(services: Services, conn: Connection) -> Iterator[N
 
 def tasks_without_workers(services: Services, conn: Connection) -> Iterator[Need]:
     """Tasks that only a person can have done: for workers of whom none may start, and for sessions where none is."""
+    if work_pause.current(conn) is not None:  # that is told first
+        return
     if not services.settings().supervisor.max_agents and (
         any(tasks.is_any_pending(conn, name) for name in RunnerName)
         or services.of(RoadmapSupervision).is_any_pending(conn)

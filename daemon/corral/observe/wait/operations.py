@@ -286,7 +286,8 @@ class PersonalWaits:
             is_behind_red = red_since is not None and merge["created_at"] <= red_since
             return self._is_paused or is_behind_red or self._is_behind_held(merge)
         if merge["state"] != MergeState.HELD or needs_approval(merge):
-            return merge["state"] == MergeState.HELD or standing_of(merge) == Outcome.MISSING
+            is_missing = standing_of(merge) == Outcome.MISSING
+            return merge["state"] == MergeState.HELD or (is_missing and not self._may_come_back(merge["target"]))
         is_certain = (
             waits_for_red_target(merge)
             or tells_of_all(merge)
@@ -295,6 +296,11 @@ class PersonalWaits:
         )
         age = self._now - parse(merge["updated_at"])
         return self._has_watched and age >= (LOOKED_AGAIN if is_certain else GIT_RESTS)
+
+    def _may_come_back(self, target: str) -> bool:
+        """Whether what a target lost may be on its way there again, or is there already and nobody has looked yet."""
+        coming = (*merges.in_state(self._conn, MergeState.QUEUED), *merges.in_state(self._conn, MergeState.VERIFYING))
+        return not self._has_watched or any(row["target"] == target and not self.has_request(row) for row in coming)
 
     def _is_behind_held(self, merge: MergeRow) -> bool:
         """Whether a queued request lands only after one that is held: the one that stops its target, or one that it builds on."""
