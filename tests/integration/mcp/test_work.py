@@ -103,8 +103,9 @@ def test_work_returns_when_its_session_ends_and_outlives_a_restart_of_the_daemon
     task_id = play(house, keeps)
     eventually(lambda: house.ask("GET", f"/tasks/{task_id}")["status"] == "pending")
     assert house.json("task", "claim", CLAUDE_CODE_SESSION_ID="me")["task_id"] == task_id
+    assert house.json("session", "show", "me")["current_task"] == "long"
     done = house.json("task", "complete", task_id, "--result", '{"n": 1}', CLAUDE_CODE_SESSION_ID="me")
-    assert done["status"] == "completed"
+    assert done["status"] == "completed" and house.json("session", "show", "me")["current_task"] is None
     assert house.ask("GET", f"/tasks/{task_id}")["result"] == {"n": 1}
 
 

@@ -172,7 +172,9 @@ def complete(
         retryable=False,
         result=result,
     )
-    return attempts.end(conn, row["task_id"], row["fencing_token"], ending, now, rules, before=row)
+    moved = attempts.end(conn, row["task_id"], row["fencing_token"], ending, now, rules, before=row)
+    sessions.ended_work(conn, required(row["session_id"]), redact(row["title"]))
+    return moved
 
 
 def _is_theirs(row: TaskRow, holders: Sequence[str]) -> bool:

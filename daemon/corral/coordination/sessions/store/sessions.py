@@ -54,6 +54,13 @@ _WORKS_ON = Prepared[object](
     .returning(agent_sessions.c.last_heartbeat),
     "current_task",
 )
+_ENDED_WORK = Prepared[object](
+    update(agent_sessions)
+    .where(agent_sessions.c.session_id == bindparam("which"), _LIVE)
+    .where(agent_sessions.c.current_task == bindparam("title"))
+    .returning(agent_sessions.c.last_heartbeat),
+    "current_task",
+)
 _SEEN: Final = ("agent_name", "status", "current_task", "capabilities", "waiting_for")
 _NOT_WAITING = {"waiting_since_at": None, "waiting_path": None}
 _ENDED = {
@@ -134,6 +141,13 @@ def works_on(conn: Connection, session_id: str, title: str) -> None:
     at = _WORKS_ON.text(conn, {"which": session_id, "title": title, "current_task": title})
     if at is not None:
         events.record(conn, at, EventKind.SESSION_CHANGED({"current_task": title}), session_id=session_id)
+
+
+def ended_work(conn: Connection, session_id: str, title: str) -> None:
+    """Take back what :func:`works_on` set, unless the session shows another task by now."""
+    at = _ENDED_WORK.text(conn, {"which": session_id, "title": title, "current_task": None})
+    if at is not None:
+        events.record(conn, at, EventKind.SESSION_CHANGED({"current_task": None}), session_id=session_id)
 
 
 @lru_cache(maxsize=64)
