@@ -101,12 +101,16 @@ class Storm:
                 self.told[session_of(request)].update({int(number) for number in LETTER.findall(texts)})
         self._read = len(requests)
 
+    def unheard(self, reader: str) -> set[int]:
+        """What is said to be delivered to a reader, and the API was not told."""
+        claimed = {number_of(row) for row in self.receipts(reader) if row["state"] == "injected"}
+        self.listen()
+        return claimed - self.told[reader].keys()
+
     def check(self, *readers: str) -> None:
         """No receipt of a reader at rest, or of one that is gone, says more than the API was told."""
         for reader in readers:
-            claimed = {number_of(row) for row in self.receipts(reader) if row["state"] == "injected"}
-            self.listen()
-            assert claimed <= self.told[reader].keys(), f"said to be delivered: {claimed - self.told[reader].keys()}"
+            assert not (unheard := self.unheard(reader)), f"said to be delivered: {unheard}"
 
     def work(self) -> None:
         for member in (self.busy, self.plain):
@@ -119,6 +123,8 @@ class Storm:
         """
         self.until(lambda: self.busy.has_done() and self.plain.has_done(), "the turns end")
         self.until(lambda: not self.queued(self.idle_id), "it is woken")
+        # A hook that wakes a session, as before its mod has found a new daemon, hands over before the turn begins.
+        self.until(lambda: not self.unheard(self.idle_id), "it hears what it was woken with")
 
     def queued(self, reader: str) -> list[dict[str, Any]]:
         return [row for row in self.receipts(reader) if row["state"] == "queued"]
