@@ -161,6 +161,8 @@ def test_objects_that_were_emptied_stop_nobody_and_are_written_again(
     for sha in loose(house.root) - known:
         (house.root / ".git" / "objects" / sha[:2] / sha[2:]).chmod(0o644)
         (house.root / ".git" / "objects" / sha[:2] / sha[2:]).write_bytes(b"")
+    beginning = house.root / ".git" / "objects" / sha[:2] / "tmp_obj_a1B2c3"
+    beginning.touch()
     for log in (house.root / ".git").rglob("logs/refs/heads/corral/*"):
         log.write_bytes(b"")
     (worktree,) = [path for path in worktrees_of(house.root).iterdir() if path.name.startswith("task-")]
@@ -175,6 +177,7 @@ def test_objects_that_were_emptied_stop_nobody_and_are_written_again(
     (saved,) = git(house.root, "for-each-ref", "--format=%(refname)", f"refs/corral/salvage/{worktree.name}").split()
     assert git(house.root, "show", f"{saved}:draft.txt") == "draft" and git(house.root, "show", f"{saved}:same.txt")
     assert not [*(house.root / ".git" / "objects").rglob("*.corral-empty")]
+    assert beginning.exists(), "another git may be writing it"
     assert house.json("status")["needs_you"] == []
 
 

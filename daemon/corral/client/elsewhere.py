@@ -97,10 +97,15 @@ class Elsewhere:
         return None
 
 
+def words(command: str) -> list[str]:
+    """The words of a shell command that may be paths."""
+    return _WORD.findall(command)[:MOST_WORDS]
+
+
 def _folders(cwd: Path, command: str) -> Iterable[Path]:
     """The folder of a command, and those that its words lead to."""
     found = {cwd: None} if cwd.is_absolute() else {}
-    for word in dict.fromkeys(_WORD.findall(command)[:MOST_WORDS]):
+    for word in dict.fromkeys(words(command)):
         with contextlib.suppress(ValueError, OSError, RuntimeError):  # a NUL byte, too long a name, the home of nobody
             named = cwd / Path(word).expanduser()
             is_folder = named.is_dir()

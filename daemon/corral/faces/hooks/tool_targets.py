@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from corral.client.elsewhere import words
 from corral.config.paths import find_checkout
 from corral.coordination.edits.verdicts import Target
 from corral.coordination.locks.keys import literal_key, relative_target
@@ -17,10 +17,7 @@ from corral.core.states import WorktreeState
 from corral.faces.hooks.payloads import HookEvent
 from corral.work.worktrees.worktrees import Worktrees
 
-MOST_WORDS = 500
-"""Words of a command that are tried as paths."""
 _WILD = frozenset("*?[")
-_WORD = re.compile(r"[^\s'\"`;|&<>()=,]+")
 
 
 def targets_of(services: Services, event: HookEvent) -> list[Target]:
@@ -62,7 +59,7 @@ def _named(command: str, bases: Iterable[Path], known: list[Path]) -> list[Path]
     """The known checkouts that contain a path of the command; of nested checkouts, the inner one."""
     tops = sorted(((Path(os.path.realpath(top)), top) for top in known), key=lambda pair: -len(pair[0].parts))
     named = [top for _, top in tops if " " in str(top) and str(top) in command]  # a name of several words
-    for word in _WORD.findall(command)[:MOST_WORDS]:
+    for word in words(command):
         if "/" not in word and word != "..":
             continue
         for base in bases:

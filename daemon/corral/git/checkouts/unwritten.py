@@ -7,6 +7,7 @@ command about all refs.
 from __future__ import annotations
 
 import os
+import re
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from corral.git.checkouts import head_log, status
 from corral.git.process.command import Git
 
 _ASIDE = ".corral-empty"
+_OBJECT = re.compile(rf"(?:[0-9a-f]{{38}}|[0-9a-f]{{62}})(?:{re.escape(_ASIDE)})?")
+"""The name of an object's file in its folder. What a git is writing there has another one, and may be empty yet."""
 
 
 def set_aside(repo: Git) -> list[Path]:
@@ -32,7 +35,7 @@ def set_aside(repo: Git) -> list[Path]:
     for folder in (repo.common_dir / "objects").glob("[0-9a-f][0-9a-f]"):
         for entry in os.scandir(folder):
             with suppress(FileNotFoundError):  # collected meanwhile
-                if entry.is_file(follow_symlinks=False) and entry.stat(follow_symlinks=False).st_size == 0:
+                if _OBJECT.fullmatch(entry.name) and entry.stat(follow_symlinks=False).st_size == 0:
                     found.append(Path(entry.path))
     return [file if file.name.endswith(_ASIDE) else file.rename(f"{file}{_ASIDE}") for file in found]
 
