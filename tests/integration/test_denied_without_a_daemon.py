@@ -118,31 +118,73 @@ def test_a_command_that_starts_and_dies_locks_nobody_out(tmp_path: Path, hook: i
     """The hook of `settings.local.json`, which blocks unless it ends with 0: what cannot even say its version is gone."""
     executable(tmp_path / "corral", f'#!/bin/sh\n[ "$1" = hook ] && exit {hook}\nexit {version}\n')
     env = {"PATH": f"{tmp_path}:{COMMON}", "CLAUDE_PROJECT_DIR": str(tmp_path)}
-    assert subprocess.run(["sh", "-c", LAST_LOOK], env=env, check=False).returncode == code
+    assert subprocess.run(["sh", "-c", LAST_LOOK], env=env, stdin=subprocess.DEVNULL, check=False).returncode == code
 
 
 @pytest.mark.executed
-def test_a_bridge_that_is_stopped_or_unheard_or_another_clients_asks_nothing(tmp_path: Path) -> None:
-    executable(tmp_path / "corral", "#!/bin/sh\nexit 2\n")
+def test_an_edit_is_left_to_a_bridge_that_lives_and_answers_it(tmp_path: Path) -> None:
+    executable(tmp_path / "corral", "#!/bin/sh\n[ $# = 3 ] && cat >asked\nexit 2\n")
     env = {"PATH": f"{tmp_path}:{COMMON}", "CLAUDE_PROJECT_DIR": str(tmp_path), "CLAUDE_PID": str(os.getpid())}
     clients = tmp_path / ".corral" / "run" / "clients"
     clients.mkdir(parents=True)
+    event = json.dumps(
+        {"tool_input": {"content": 'its "answered": "b" '}, "tool_use_id": "toolu_b"}, separators=(",", ":")
+    )
+
+    def begin() -> subprocess.Popen[str]:
+        hook = subprocess.Popen(["sh", "-c", LAST_LOOK], env=env, cwd=tmp_path, stdin=subprocess.PIPE, text=True)
+        assert hook.stdin is not None
+        hook.stdin.write(event)
+        hook.stdin.close()
+        return hook
 
     def asks_itself() -> bool:
-        return subprocess.run(["sh", "-c", LAST_LOOK], env=env, check=False).returncode == 2
+        with begin() as hook:
+            return hook.wait(30) == 2 and (tmp_path / "asked").read_text() == event
 
     (clients / f"{os.getpid()}.{os.getppid()}").touch(0o700)  # a process id that was given again
     assert asks_itself()
     with subprocess.Popen([program("sleep"), "600"]) as bridge:
-        (announced := clients / f"{os.getpid()}.{bridge.pid}").touch(0o600)
+        announced = clients / f"{os.getpid()}.{bridge.pid}"
+        announced.write_text('{"pid": 1, "answered": " toolu_c toolu_b toolu_a "}')
+        announced.chmod(0o600)
         assert asks_itself(), "no hook reached it yet"
         announced.chmod(0o700)
         assert not asks_itself()
+        announced.write_text('{"pid": 1}')
+        assert not asks_itself(), "a bridge of a former version does not say what it answered"
+        announced.write_text("")
+        assert asks_itself(), "on a full disk it cannot say what it answered"
+        announced.write_text('{"pid": 1, "answered": ""}')
+        with begin() as hook:
+            with pytest.raises(subprocess.TimeoutExpired):
+                hook.wait(0.5)
+            announced.write_text('{"pid": 1, "answered": " toolu_b "}')
+            assert hook.wait(30) == 0, "the bridge was waited for"
+        announced.write_text('{"pid": 1, "answered": " toolu_a "}')
+        with begin() as hook:
+            with pytest.raises(subprocess.TimeoutExpired):
+                hook.wait(0.5)
+            bridge.kill()
+            assert hook.wait(30) == 2, "the bridge died before it answered"
+    announced.write_text('{"pid": 1, "answered": " toolu_b "}')
+    assert not asks_itself(), "it died after it had answered"
+    announced.write_text('{"pid": 1, "answered": ""}')
+    assert asks_itself()
+
+
+def test_no_stopped_bridge_is_waited_for(tmp_path: Path) -> None:
+    executable(tmp_path / "corral", "#!/bin/sh\nexit 2\n")
+    env = {"PATH": f"{tmp_path}:{COMMON}", "CLAUDE_PROJECT_DIR": str(tmp_path), "CLAUDE_PID": str(os.getpid())}
+    (clients := tmp_path / ".corral" / "run" / "clients").mkdir(parents=True)
+    with subprocess.Popen([program("sleep"), "600"]) as bridge:
+        announced = clients / f"{os.getpid()}.{bridge.pid}"
+        announced.write_text('{"pid": 1}')
+        announced.chmod(0o700)
         bridge.send_signal(signal.SIGSTOP)
         os.waitpid(bridge.pid, os.WUNTRACED)
-        assert asks_itself()
+        assert subprocess.run(["sh", "-c", LAST_LOOK], env=env, stdin=subprocess.DEVNULL, check=False).returncode == 2
         bridge.kill()
-    assert asks_itself()
 
 
 @pytest.mark.req("FR-CLI-003")
@@ -167,8 +209,9 @@ def test_a_worktree_has_the_guard_of_the_main_checkout_until_corral_goes(house: 
     assert '"deny"' in look("README.md") and '"deny"' not in look("src/a.py"), "no bridge lives: it looks by itself"
     clients = house.root / ".corral" / "run" / "clients"
     clients.mkdir(exist_ok=True)
-    (clients / f"{os.getppid()}.{os.getpid()}").touch(0o700)
-    assert look("README.md", CLAUDE_PID=str(os.getppid())) == "", "its bridge lives, and asks"
+    (bridge := clients / f"{os.getppid()}.{os.getpid()}").write_text('{"answered": " use-README.md "}')
+    bridge.chmod(0o700)
+    assert look("README.md", CLAUDE_PID=str(os.getppid())) == "", "its bridge lives, and answered"
 
     for name in ("copied", "edited"):  # as the client copies it into the worktrees that it makes
         own = house.root.parent / name

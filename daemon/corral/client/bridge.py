@@ -86,10 +86,12 @@ class Bridge:
         except Exception as error:  # noqa: BLE001 - the edge: a call that fails is answered like any other
             outcome = {"error": {"code": -32603, "message": repr(error)}}
         self._send({"id": message["id"], **outcome})
+        if _is_event(message):
+            self._gate.answered(message["params"].get("arguments") or {})
 
     def _outcome(self, message: dict[str, Any]) -> dict[str, Any]:
         name, params = message["method"], message.get("params") or {}
-        if name == "tools/call" and params.get("name") == HOOK:
+        if _is_event(message):
             return {"result": {"content": [{"type": "text", "text": self._gate.ask(params.get("arguments") or {})}]}}
         if name in _LISTS and self._gate.is_open:
             # To the client, a failing list is a failing server; it would drop the server, and the hooks with it.
@@ -137,6 +139,11 @@ class Bridge:
         raise Refused(
             -32602, f"no {params.get('name') or params.get('uri')!r} here: this repository is not coordinated by Corral"
         )
+
+
+def _is_event(message: dict[str, Any]) -> bool:
+    """Whether a message carries a hook event."""
+    return message["method"] == "tools/call" and (message.get("params") or {}).get("name") == HOOK
 
 
 def _unavailable(error: DatabaseUnavailable, *, is_tool: bool) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 import uuid
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,8 @@ REVIVE_MOST_S = 30.0
 """Longest time between two starts of a daemon that died, seconds."""
 REDIAL_S = 5.0
 """Interval between attempts to reach a lost daemon, seconds."""
+MOST_ANSWERED = 16
+"""Calls of edits that are remembered as answered; a client asks about as many at once."""
 MOST_SETTLED = 4096
 """Calls that are remembered as asked about by the client's mod."""
 HANGS_S = 30.0
@@ -149,6 +151,7 @@ class Gate:
         self._lock = threading.Lock()
         self._elsewhere = Elsewhere(project, lambda other, folder: Gate(other, folder)._ask, _visit)
         self._announced: int | None = None
+        self._answered = deque[str](maxlen=MOST_ANSWERED)
         self._seen = threading.Event()
         self._origin = {
             "X-Corral-Bridge": str(os.getpid()),
@@ -181,6 +184,14 @@ class Gate:
         event, fields = str(arguments.get("hook_event_name")), reduced(arguments)
         answer = self._ask(event, fields) if self._project is not None else f"{{{elsewhere.MARK}: true}}"
         return self._elsewhere.ask(event, fields, answer)
+
+    def answered(self, arguments: dict[str, Any]) -> None:
+        """Note that the answer to an event was sent: the hook in the settings waits for that before an edit."""
+        call = str(arguments.get("tool_use_id") or "")
+        if call and self._announced is not None and arguments.get("hook_event_name") == "PreToolUse":
+            with self._lock:
+                self._answered.appendleft(call)
+                last_look.answered(self._announced, self._answered)
 
     def _ask(self, event: str, fields: dict[str, Any]) -> str:
         is_guarded = event == "PreToolUse" and (last_look.is_edit(fields) or fields.get("tool_name") == "Bash")

@@ -17,7 +17,7 @@ import os
 import re
 import time
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from typing import Any, NamedTuple
 
@@ -326,15 +326,21 @@ def enter(home: str, client: int, checkout: str) -> int | None:
     with suppress(OSError), _folder(home, CLIENTS) as folder:
         descriptor = _open(f"{client}.{os.getpid()}", folder)
         fcntl.flock(descriptor, fcntl.LOCK_EX)  # another process may look at it just now
-        _write(descriptor, {"pid": client, "started": _started_at(client), "checkout": checkout})
+        _write(descriptor, {"pid": client, "started": _started_at(client), "checkout": checkout, "answered": ""})
         return descriptor
     return None
 
 
 def heard(descriptor: int) -> None:
-    """Say in a bridge's announcement that its client's hooks reach it: the hook in the settings then leaves edits to it."""
+    """Say in a bridge's announcement that its client's hooks reach it: the hook in the settings then waits for its answers."""
     with suppress(OSError):
         os.fchmod(descriptor, 0o700)
+
+
+def answered(descriptor: int, calls: Iterable[str]) -> None:
+    """Say in a bridge's announcement which calls it answered, the last one first: only those are left to it."""
+    with suppress(OSError):
+        _write(descriptor, {**(_read(descriptor) or {}), "answered": f" {' '.join(calls)} "})
 
 
 def leave(home: str, client: int) -> None:
