@@ -130,9 +130,7 @@ def test_a_child_begins_on_a_merge_of_its_parents_and_of_what_has_landed(stacked
         stacked.world.queue.step(stacked.world.now())
         assert stacked.state(child) == "queued", "it waits for both"
         merge_id = stacked.merge_id(task_id)
-        stacked.world.db.write(
-            lambda conn, m=merge_id, t=task_id: merges.approve(conn, m, heads[t], stacked.world.now())
-        )  # type: ignore[misc]
+        stacked.world.db.write(merges.approve, merge_id, heads[task_id], stacked.world.now())
     stacked.until(lambda: stacked.state(child) == "landed")
     assert [stacked.state(a), stacked.state(b)] == ["landed", "landed"]
 
