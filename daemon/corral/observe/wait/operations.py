@@ -169,9 +169,9 @@ def _with_needs(conn: Connection, services: Services, answer: Payload) -> Payloa
             waits.has_request(merges.get(conn, row["merge_id"]))
     ids = {row[key] for row in undone for key in ("task_id", "merge_id") if row.get(key)} | waits.behind
     needs = [] if answer["done"] else needs_you_for(services, conn, ids, targets)
-    told = {need["ids"].get("task_id") for need in needs}
+    explained = {need["ids"].get("task_id") for need in needs}
     for row in answer["tasks"][:MOST_EXPLAINED]:
-        if row["status"] in _WITHOUT_RESULT and row["task_id"] not in told:
+        if row["status"] in _WITHOUT_RESULT and row["task_id"] not in explained:
             task = task_rows.get(conn, row["task_id"])
             if task is not None and (text := task["error_message"] or task["cancel_reason"]):
                 row["reason"] = text
