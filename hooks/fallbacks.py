@@ -34,10 +34,10 @@ def home_of_edit(payload: bytes, locate, own: str = "") -> str:  # type: ignore[
     return next((home for path in written if (home := locate(os.path.dirname(path))[1]) not in ("", own)), "")
 
 
-def elsewhere(home: str, event: str, payload: bytes, options, locate, told) -> bytes:  # type: ignore[no-untyped-def]
+def elsewhere(home: str, event: str, payload: bytes, options, locate, ask) -> bytes:  # type: ignore[no-untyped-def]
     """The answer of the project that the file of an edit is in, where that is another than the session's own."""
     there = home_of_edit(payload, locate, home)
-    return told(there, event, payload, *options) if there else b"{}"
+    return ask(there, event, payload, *options) if there else b"{}"
 
 
 def answer(home: str, event: str, payload: bytes, error: Exception, ask, denial: bytes) -> bytes:  # type: ignore[no-untyped-def]

@@ -30,11 +30,11 @@ prompt: Write the page {{ PAGE }}.
 KEY_FIRST = "POST /agents/{name}/improvement"
 """Without a key of the API it does not look for the agent."""
 DOCUMENT = document(OPERATIONS := operations(nouns.every()))
-TYPES = {name_of(one): one.route.answer for one in OPERATIONS if one.path.startswith(PREFIX)}
+TYPES = {name_of(operation): operation.route.answer for operation in OPERATIONS if operation.path.startswith(PREFIX)}
 BODIES: dict[str, Any] = {
-    name_of(one): described["requestBody"]["content"]["application/json"]["example"]
-    for one in OPERATIONS
-    if "requestBody" in (described := DOCUMENT["paths"][one.path][one.route.method.lower()])
+    name_of(operation): described["requestBody"]["content"]["application/json"]["example"]
+    for operation in OPERATIONS
+    if "requestBody" in (described := DOCUMENT["paths"][operation.path][operation.route.method.lower()])
 }
 """The bodies that the document shows."""
 
@@ -56,7 +56,7 @@ class Story:
         body = BODIES.get(operation) if body is None else body
         real = self.house.ask(method, filled + query, body)
         self.asked.append((operation, filled + query, body))
-        self.wrong += [f"{operation}: {one}" for one in unlike(TYPES[operation], real)]
+        self.wrong += [f"{operation}: {difference}" for difference in unlike(TYPES[operation], real)]
         self.told.add(operation)
         return real
 
@@ -227,13 +227,13 @@ def refuse(story: Story) -> None:
         else:
             story.wrong.append(f"{operation}: not {name}")
 
-    for one in OPERATIONS:
-        name, places = name_of(one), dict.fromkeys(one.names, "no-such")
-        if one.names and one.route.finds and name != KEY_FIRST:
+    for declared in OPERATIONS:
+        name, places = name_of(declared), dict.fromkeys(declared.names, "no-such")
+        if declared.names and declared.route.finds and name != KEY_FIRST:
             refused(name, "not_found", query="?before=1&after=2" if name.endswith("/diff") else "", **places)
-        elif one.acting and one.route.method == "GET":
+        elif declared.acting and declared.route.method == "GET":
             refused(name, "not_found", query="?agent_id=Nobody", **places)
-        elif one.acting:
+        elif declared.acting:
             refused(name, "not_found", {**BODIES[name], "agent_id": "Nobody"}, **places)
     story.house.ask("POST", "/locks/acquire", {**cedar, "paths": ["src/held.py", ".claude/agents/helper.md"]})
     refused("POST /locks/acquire", "lock_held", {"paths": ["src/held.py"]})
@@ -301,9 +301,13 @@ def refuse(story: Story) -> None:
         refused(f"POST /agents/{{name}}/{operation}", "conflict", first, name="helper")
     refused("POST /agents/{name}/improvement", "runner_unavailable", name="helper")
     helper.with_name("broken.md").write_text("---\nname: [\n---\n")
-    for one in OPERATIONS:
-        if ConfigInvalid in one.route.errors and one.tag == "agents" and (name := name_of(one)) != KEY_FIRST:
-            places = {**dict.fromkeys(one.names, "1.0.0"), "name": "broken"}
+    for declared in OPERATIONS:
+        if (
+            ConfigInvalid in declared.route.errors
+            and declared.tag == "agents"
+            and (name := name_of(declared)) != KEY_FIRST
+        ):
+            places = {**dict.fromkeys(declared.names, "1.0.0"), "name": "broken"}
             refused(
                 name, "config_invalid", first, query="?before=1&after=2" if name.endswith("/diff") else "", **places
             )

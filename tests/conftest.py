@@ -58,8 +58,8 @@ def worktrees_of(root: Path) -> Path:
 def worktrees_in(root: Path) -> list[Path]:
     """The worktrees in it, without the folder's mark and those of verification."""
     folder = worktrees_of(root)
-    found = folder.iterdir() if folder.exists() else ()
-    return sorted(path for path in found if path.name != MARKER and not path.name.startswith("verification-"))
+    entries = folder.iterdir() if folder.exists() else ()
+    return sorted(path for path in entries if path.name != MARKER and not path.name.startswith("verification-"))
 
 
 def verified_in(root: Path, slot: str = "1") -> Path:

@@ -23,9 +23,9 @@ SUMS = ("num_branches", "covered_branches", "num_statements", "covered_lines")
 def by_package(files: dict[str, Any]) -> dict[str, Counter[str]]:
     """The sums of each top package, from what coverage tells of each file (as ``coverage json`` writes it)."""
     sums: dict[str, Counter[str]] = defaultdict(Counter)
-    for name, told in files.items():
+    for name, coverage in files.items():
         top, *rest = Path(name).relative_to(PACKAGE).parts
-        sums[top if rest else "(itself)"].update({one: told["summary"][one] for one in SUMS})
+        sums[top if rest else "(itself)"].update({key: coverage["summary"][key] for key in SUMS})
     return dict(sorted(sums.items()))
 
 
@@ -33,10 +33,10 @@ def table(sums: dict[str, Counter[str]]) -> str:
     """Branches and lines in percent, and how many branches there are; the last row is of all."""
     whole = sum(sums.values(), Counter())
     rows = [f"{'package':<14} {'branches':>9} {'of':>7} {'lines':>7}"]
-    for name, one in [*sums.items(), ("all", whole)]:
-        branches = _share(one["covered_branches"], one["num_branches"])
-        lines = _share(one["covered_lines"], one["num_statements"])
-        rows.append(f"{name:<14} {branches:>9} {one['num_branches']:>7} {lines:>7}")
+    for name, sums_of_package in [*sums.items(), ("all", whole)]:
+        branches = _share(sums_of_package["covered_branches"], sums_of_package["num_branches"])
+        lines = _share(sums_of_package["covered_lines"], sums_of_package["num_statements"])
+        rows.append(f"{name:<14} {branches:>9} {sums_of_package['num_branches']:>7} {lines:>7}")
     return "\n".join(rows)
 
 

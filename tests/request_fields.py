@@ -37,7 +37,9 @@ def answers() -> dict[str, str]:
     """By operation: the type that it answers, by its name below ``corral``."""
     every = operations(nouns.every())
     return {
-        _address(one.route.method, one.path): _name(one.route.answer) for one in every if one.path.startswith(PREFIX)
+        _address(operation.route.method, operation.path): _name(operation.route.answer)
+        for operation in every
+        if operation.path.startswith(PREFIX)
     }
 
 
@@ -76,11 +78,11 @@ def requests() -> dict[str, dict[str, dict[str, Any]]]:
             continue
         for verb, operation in verbs.items():
             fields: dict[str, dict[str, Any]] = {}
-            for one in operation.get("parameters", ()):
-                if one["in"] == "query":
-                    fields[one["name"]] = {**resolved(one["schema"]), "required": one["required"]}
+            for parameter in operation.get("parameters", ()):
+                if parameter["in"] == "query":
+                    fields[parameter["name"]] = {**resolved(parameter["schema"]), "required": parameter["required"]}
             for content in operation.get("requestBody", {}).get("content", {}).values():
-                body = next(resolved(one) for one in content["schema"].get("anyOf", [content["schema"]]))
+                body = next(resolved(schema) for schema in content["schema"].get("anyOf", [content["schema"]]))
                 for name, schema in body.get("properties", {}).items():
                     fields[name] = {**resolved(schema), "required": name in body.get("required", ())}
             for name, schema in [*fields.items()]:

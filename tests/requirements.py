@@ -64,21 +64,21 @@ class Collected:
             name, is_run = item.nodeid.split("[")[0], item.get_closest_marker("slow") is None
             if is_run:
                 self.names |= {name, name.partition("::")[0]}
-            for requirement in [one for mark in item.iter_markers("req") for one in mark.args]:
+            for requirement in [argument for mark in item.iter_markers("req") for argument in mark.args]:
                 if name not in self.tests[requirement] and is_run:
                     self.tests[requirement].append(name)
 
 
 def collect() -> Collected:
     """What the tests are, without running one."""
-    found = Collected()
-    with contextlib.redirect_stdout(io.StringIO()) as said:
+    collected = Collected()
+    with contextlib.redirect_stdout(io.StringIO()) as output:
         code = pytest.main(
-            ["--collect-only", "-q", "-p", "no:cacheprovider", f"--rootdir={ROOT}", str(ROOT / "tests")], [found]
+            ["--collect-only", "-q", "-p", "no:cacheprovider", f"--rootdir={ROOT}", str(ROOT / "tests")], [collected]
         )
     if code != pytest.ExitCode.OK:
-        raise SystemExit(said.getvalue()[-2000:] + "\nThe tests could not be collected.")
-    return found
+        raise SystemExit(output.getvalue()[-2000:] + "\nThe tests could not be collected.")
+    return collected
 
 
 def scenario(prefix: str, number: int) -> str:
@@ -115,11 +115,11 @@ def main() -> int:
 
     ``--table``: a line for each prefix. ``--all``: the other requirements too, with their tests.
     """
-    found = collect()
-    tests = found.tests
+    collected = collect()
+    tests = collected.tests
     named = [*scenarios(), *sorted(set(tests) - set(scenarios()))]
     missing = [requirement for requirement in named if not tests.get(requirement)]
-    unproven = [promise for promise in promises() if not found.names & set(promise.tests)]
+    unproven = [promise for promise in promises() if not collected.names & set(promise.tests)]
     if "--table" in sys.argv[1:]:
         print("\n".join(table(tests)))
         print(f"{'security':<13} {len(promises())} promises")

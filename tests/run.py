@@ -80,8 +80,8 @@ def step(name: str, command: list[str], cwd: Path = ROOT, *, quiet: bool = False
         command, cwd=cwd, env={**os.environ, **environment}, capture_output=quiet, text=True, stdin=subprocess.DEVNULL
     )
     verdict = "ok" if done.returncode == 0 else f"FAILED ({done.returncode})"
-    told = done.stdout + done.stderr if quiet and (done.returncode or name in REQUIREMENTS) else ""
-    print(f"{name:<14} {verdict}  {time.monotonic() - began:.1f} s\n{told}", end="", flush=True)
+    output = done.stdout + done.stderr if quiet and (done.returncode or name in REQUIREMENTS) else ""
+    print(f"{name:<14} {verdict}  {time.monotonic() - began:.1f} s\n{output}", end="", flush=True)
     return done.returncode == 0
 
 
@@ -103,7 +103,7 @@ def other_pythons() -> list[tuple[str, str]]:
 
     What breaks on a version between the two breaks on one of them.
     """
-    found = []
+    interpreters = []
     for version in PYTHONS:
         if version == f"{sys.version_info.major}.{sys.version_info.minor}":
             continue
@@ -114,9 +114,9 @@ def other_pythons() -> list[tuple[str, str]]:
                 text=True,
             )
             if asked.stdout.strip() == version:
-                found.append((version, interpreter))
+                interpreters.append((version, interpreter))
                 break
-    return found if len(found) < 3 else [found[0], found[-1]]
+    return interpreters if len(interpreters) < 3 else [interpreters[0], interpreters[-1]]
 
 
 def _candidates(version: str) -> list[str]:
@@ -184,7 +184,9 @@ def everything(suite: list[str]) -> list[bool]:
             for version, interpreter in other_pythons()
         }
         results = suite_of(suite)
-        results += [unit_tests_on(version, str(Path(top) / version), one.result()) for version, one in made.items()]
+        results += [
+            unit_tests_on(version, str(Path(top) / version), future.result()) for version, future in made.items()
+        ]
         if not made:
             print("unit, others   not run: this machine has no other supported Python", flush=True)
     return results

@@ -38,16 +38,16 @@ class Story:
         self.house = Coordinated(root)
         self.answers: list[Answer] = []
 
-    def __call__(self, command: str, *args: str, said: str = "", **env: str) -> Any:
+    def __call__(self, command: str, *args: str, typed_in: str = "", **env: str) -> Any:
         """Run a command with a text as its standard input; returns what it prints, which is kept."""
-        answer = self.look(command, *args, said=said, **env)
+        answer = self.look(command, *args, typed_in=typed_in, **env)
         self.answers.append((command, answer))
         return answer
 
-    def look(self, command: str, *args: str, said: str = "", **env: str) -> Any:
+    def look(self, command: str, *args: str, typed_in: str = "", **env: str) -> Any:
         """Run a command; returns what it prints."""
         Common.directory, Common.output = "", None
-        typed, sys.stdin = sys.stdin, io.TextIOWrapper(io.BytesIO(said.encode()))
+        typed, sys.stdin = sys.stdin, io.TextIOWrapper(io.BytesIO(typed_in.encode()))
         out, err, before, folder = io.StringIO(), io.StringIO(), dict(os.environ), Path.cwd()
         os.environ.update(env)
         os.chdir(self.house.root)
@@ -99,7 +99,7 @@ def _about_agents(story: Story) -> None:
     story("agent show", "scribe", "--version", "1.0.0")
     story("agent diff", "scribe", "1.0.0", "2.0.0")
     story.look("pause")
-    story.look("config set-key", "--file", said="sk-ant-api03-0123456789-abcdefghij")
+    story.look("config set-key", "--file", typed_in="sk-ant-api03-0123456789-abcdefghij")
     story("agent improve", "scribe")
     (asked,) = eventually(lambda: [row for row in story.look("task list") if row["title"].startswith("Propose")])
     story.look("config remove-key")
@@ -142,7 +142,7 @@ def _about_the_program(story: Story) -> None:
     story("config unset", "supervisor.stop_grace_s")
     story("config edit", EDITOR="true", VISUAL="")
     story("config key-status")
-    story("config set-key", "--file", said="sk-ant-api03-0123456789-abcdefghij")
+    story("config set-key", "--file", typed_in="sk-ant-api03-0123456789-abcdefghij")
     story("config key-status")
     story("config remove-key")
     story("web")
@@ -209,7 +209,7 @@ def _alerts(story: Story) -> None:
     local.unlink()
     eventually(lambda: not story.look("alert list"))
     story("alert list", "--all")
-    story("config set-key", "--webhook", "--file", said="whsec-0123456789")
+    story("config set-key", "--webhook", "--file", typed_in="whsec-0123456789")
     story("config remove-key", "--webhook")
 
 
@@ -278,7 +278,7 @@ def _work(story: Story) -> None:
     story("task detail", claimed)
     story("state delete", claimed, "schema")
     story("task complete", claimed, "--result", '{"done": true}')
-    (left,) = (one for one in queued if one != claimed)
+    (left,) = (task_id for task_id in queued if task_id != claimed)
     story("task reprioritize", left, "9")
     story("task cancel", left, "--reason", "not needed")
     story("task claim")

@@ -47,14 +47,14 @@ EDIT = {"hook_event_name": "PreToolUse", "session_id": "one", "tool_name": "Writ
 
 def _modules(frame: FrameType | None) -> list[str]:
     """The modules of the package on a stack, the outermost first; one beside itself is told once."""
-    found: list[str] = []
+    names: list[str] = []
     while frame is not None:
         file = Path(frame.f_code.co_filename)
         if file.is_relative_to(PACKAGE):
-            found.append(str(file.relative_to(PACKAGE)))
+            names.append(str(file.relative_to(PACKAGE)))
         frame = frame.f_back
-    found.reverse()
-    return _once(found)
+    names.reverse()
+    return _once(names)
 
 
 def _once(modules: list[str]) -> list[str]:
@@ -122,12 +122,12 @@ async def _walks(services: Services, root: Path) -> dict[str, list[str]]:
 
     router, walks = Router(services, nouns.HOT, list), [Walk("nothing")]
     _watch(walks)
-    found = {}
+    modules = {}
 
     async def walk(name: str, table: str, operation: Awaitable[Any]) -> None:
         walks.append(Walk(table))
         await operation
-        found[name] = walks[-1].modules()
+        modules[name] = walks[-1].modules()
 
     await _post(router, "/sessions", {"session_id": "one", "agent_name": "One"})
     await _post(router, "/sessions", {"session_id": "two", "agent_name": "Two"})
@@ -136,7 +136,7 @@ async def _walks(services: Services, root: Path) -> dict[str, list[str]]:
     await walk("POST /tasks", "tasks", _post(router, "/tasks", {"title": "A task"}))
     current.set(Call(services=services, replays=Replays(), session="one"))
     await walk("send_message", "messages", mail.send_message(to=("Two",), subject="Hello", body_md="It is free."))
-    return found
+    return modules
 
 
 def _watch_processes(seen: dict[str, list[str]]) -> None:
@@ -144,21 +144,21 @@ def _watch_processes(seen: dict[str, list[str]]) -> None:
     submit, start = ThreadPoolExecutor.submit, subprocess.Popen.__init__
     begun_by = threading.local()
 
-    def submitting(self: ThreadPoolExecutor, function: Any, /, *given: Any, **named: Any) -> Any:
+    def submitting(self: ThreadPoolExecutor, function: Any, /, *arguments: Any, **named: Any) -> Any:
         before = _modules(sys._getframe(1))
 
         def run() -> Any:
             begun_by.modules = before
-            return function(*given, **named)
+            return function(*arguments, **named)
 
         return submit(self, run)
 
-    def starting(self: Any, argv: Any, *given: Any, **named: Any) -> None:
+    def starting(self: Any, argv: Any, *arguments: Any, **named: Any) -> None:
         words = [os.fspath(word) for word in argv] if isinstance(argv, (list, tuple)) else [str(argv)]
         walk = "start of a task" if "keeper.py" in words else "landing" if "--ff-only" in words else ""
         if walk and walk not in seen:
             seen[walk] = _once([*getattr(begun_by, "modules", ()), *_modules(sys._getframe(1))])
-        start(self, argv, *given, **named)
+        start(self, argv, *arguments, **named)
 
     ThreadPoolExecutor.submit = submitting  # type: ignore[method-assign, assignment]
     subprocess.Popen.__init__ = starting  # type: ignore[method-assign, assignment]
@@ -182,8 +182,8 @@ def _work_off(services: Services) -> dict[str, list[str]]:
 def main(root: Path) -> None:
     parts = assemble(find_project(root), ThreadPoolExecutor(2))
     try:
-        found = asyncio.run(_walks(parts.services, root))
-        print(json.dumps({**found, **_work_off(parts.services)}))
+        modules = asyncio.run(_walks(parts.services, root))
+        print(json.dumps({**modules, **_work_off(parts.services)}))
     finally:
         parts.services.db.close()
 

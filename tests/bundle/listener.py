@@ -63,12 +63,12 @@ def listening(path: Path, answer: Answer = nothing) -> Iterator[Listener]:
                 return
             event = self.path.removeprefix("/api/v1/hooks/")
             heard.events.append((event, body))
-            said = answer(event, body)
-            if said is None or isinstance(said, bytes):
-                self.wfile.write(said or b"")
+            reply = answer(event, body)
+            if reply is None or isinstance(reply, bytes):
+                self.wfile.write(reply or b"")
                 self.close_connection = True
                 return
-            data = json.dumps(said).encode()
+            data = json.dumps(reply).encode()
             self.send_response(200)
             self.send_header("content-length", str(len(data)))
             self.end_headers()

@@ -97,9 +97,9 @@ def unknown(line: str) -> str | None:
 def lines_with_commands(text: str) -> list[str]:
     blocks = re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     prose = re.sub(r"^```\w*\n.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
-    found = [line.removeprefix("$ ").strip() for block in blocks for line in block.splitlines()]
-    found += [" ".join(span.split()) for span in re.findall(r"`([^`]+)`", prose)]
-    return [line for line in found if line.startswith("corral ")]
+    lines = [line.removeprefix("$ ").strip() for block in blocks for line in block.splitlines()]
+    lines += [" ".join(span.split()) for span in re.findall(r"`([^`]+)`", prose)]
+    return [line for line in lines if line.startswith("corral ")]
 
 
 SHELL_CODE = ("completion.py", "man.py", "claude_settings.py", "provision.py", "guard/hook.py")
@@ -169,7 +169,7 @@ def test_every_command_has_a_help_page_with_examples_and_related_commands_that_e
         assert all(f"corral {example}\n" in shown for example in examples), name
         assert f"Examples:\n    corral {name} " in shown or f"Examples:\n    corral {name}\n" in shown, name
         flat = " ".join(shown.split())
-        assert all(f"corral {one}" in flat.partition("See also: ")[2] for one in related), name
+        assert all(f"corral {command}" in flat.partition("See also: ")[2] for command in related), name
         for parameter in COMMANDS[name].params:
             if not getattr(parameter, "hidden", False) and not parameter.is_argument:
                 assert parameter.opts[0] in shown, name
@@ -188,8 +188,8 @@ def test_every_command_is_in_one_category() -> None:
 
 
 def test_the_page_of_help_says_of_each_command_what_its_own_page_begins_with() -> None:
-    said = {name: sentence for name, (_module, sentence) in NOUNS.items()}
-    assert said == {name: command.summary for name, command in ROOT_COMMAND.commands.items()}
+    summaries = {name: sentence for name, (_module, sentence) in NOUNS.items()}
+    assert summaries == {name: command.summary for name, command in ROOT_COMMAND.commands.items()}
 
 
 @pytest.mark.req("FR-CLI-002")
@@ -217,14 +217,14 @@ def test_a_help_page_shows_it_all(words: list[str]) -> None:
     assert shown.startswith("Usage: ")
     path = " ".join(words)
     loaded = "import sys; from corral.faces.cli.app import run; run(sys.argv[1:]); print('pydantic' in sys.modules)"
-    told = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-c", loaded, *words, "--help"],
         env={**os.environ, "PYTHONPATH": str(ROOT / "daemon"), "COLUMNS": "100"},
         capture_output=True,
         text=True,
         check=True,
     ).stdout
-    assert told == f"{shown}False\n", "the page takes a tenth of a second without it, twice as long with it"
+    assert output == f"{shown}False\n", "the page takes a tenth of a second without it, twice as long with it"
     parts = re.findall(r"^(\w.*):\n((?:  .*\n)+)", shown, re.MULTILINE)
     sections = {heading: re.findall(r"^  ([\w-]+)  +\w", entries, re.MULTILINE) for heading, entries in parts}
     if not words:
@@ -302,10 +302,10 @@ def test_every_error_code_is_explained_and_shown_with_a_cause_a_remedy_and_an_ex
 
         assert guarded(fails, as_json=False, debug=lambda: False) == cls.exit_code != 0
         out, err = capsys.readouterr()
-        said = [line.strip() for line in err.splitlines()]
-        assert out == "" and said[0] == f"error: It did not work. [{code}]"
-        assert said[1].partition("cause:")[2].strip() and said[2].partition("remedy:")[2].strip(), code
-        pages = [line.partition("docs:")[2].strip() for line in said[3:]]
+        lines = [line.strip() for line in err.splitlines()]
+        assert out == "" and lines[0] == f"error: It did not work. [{code}]"
+        assert lines[1].partition("cause:")[2].strip() and lines[2].partition("remedy:")[2].strip(), code
+        pages = [line.partition("docs:")[2].strip() for line in lines[3:]]
         assert len(pages) <= 1, "no traceback unless --debug"
         for file, _, anchor in (page.partition("#") for page in pages):
             assert not anchor or f'<a id="{anchor}"></a>' in Path(file).read_text(), code
@@ -352,11 +352,11 @@ FORBIDDEN = re.compile(
 
 
 def test_nothing_unfinished_and_no_place_of_one_machine_is_shipped() -> None:
-    found = [
+    places = [
         f"{file.relative_to(ROOT)}:{number}: {line.strip()[:80]}"
         for file in SHIPPED
         if "__pycache__" not in file.parts
         for number, line in enumerate(file.read_text(errors="replace").splitlines(), 1)
         if FORBIDDEN.search(line)
     ]
-    assert found == []
+    assert places == []

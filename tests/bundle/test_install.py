@@ -218,14 +218,14 @@ def test_install_a_repository_twice_and_take_everything_back(
 
 
 def daemons_of(repo: Path) -> list[int]:
-    found = []
+    pids = []
     for process in psutil.process_iter():
         try:
             if "corral.daemon" in process.cmdline() and str(repo) in process.cmdline():
-                found.append(process.pid)
+                pids.append(process.pid)
         except psutil.Error:
             continue
-    return found
+    return pids
 
 
 @pytest.mark.usefixtures("uv")

@@ -30,7 +30,7 @@ def test_every_command_has_a_manual_page_with_what_its_help_says(
             assert f"\n.SH {heading}\n" in text or (heading == "EXAMPLES" and not page["examples"]), (name, heading)
         assert all(f"corral {example}\n" in plain for example in page["examples"]), name
         also = plain.partition(".SH SEE ALSO")[2]
-        assert all(f".BR corral-{one.replace(' ', '-')} (1)" in also for one in page["related"]), name
+        assert all(f".BR corral-{command.replace(' ', '-')} (1)" in also for command in page["related"]), name
         assert all(
             line.startswith((MARK, ".TH", ".SH", ".TP", ".PP", ".B", ".nf", ".fi"))
             for line in text.splitlines()

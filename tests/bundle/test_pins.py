@@ -14,12 +14,20 @@ LINES = LOCK.read_text(encoding="utf-8").splitlines()
 
 def test_every_package_that_the_tests_ask_for_is_pinned_to_a_version_they_allow() -> None:
     pins = {canonicalize_name(name): version for name, version in (line.split("==") for line in LINES)}
-    asked = [Requirement(one) for one in requires("corral") or ()]
-    asked = [one for one in asked if one.marker is None or one.marker.evaluate({"extra": "test"})]
+    asked = [Requirement(requirement) for requirement in requires("corral") or ()]
+    asked = [
+        requirement
+        for requirement in asked
+        if requirement.marker is None or requirement.marker.evaluate({"extra": "test"})
+    ]
     assert asked
-    missing = [one.name for one in asked if canonicalize_name(one.name) not in pins]
+    missing = [requirement.name for requirement in asked if canonicalize_name(requirement.name) not in pins]
     assert not missing
-    assert not [str(one) for one in asked if not one.specifier.contains(pins[canonicalize_name(one.name)])]
+    assert not [
+        str(requirement)
+        for requirement in asked
+        if not requirement.specifier.contains(pins[canonicalize_name(requirement.name)])
+    ]
 
 
 def test_it_names_packages_and_versions_alone() -> None:

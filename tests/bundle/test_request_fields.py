@@ -42,7 +42,7 @@ def test_no_command_makes_a_request_of_its_options_by_hand() -> None:
 
 def _bodies(function: ast.FunctionDef) -> list[ast.Dict]:
     """The dictionaries of a request that have a parameter of the function as it is."""
-    options = {one.arg for one in (*function.args.args, *function.args.kwonlyargs)}
+    options = {argument.arg for argument in (*function.args.args, *function.args.kwonlyargs)}
     calls = [node for node in ast.walk(function) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
     if not any(call.func.attr in ("request", "listing") for call in calls if isinstance(call.func, ast.Attribute)):
         return []

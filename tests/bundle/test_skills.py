@@ -44,8 +44,8 @@ def test_every_command_is_there_with_its_options(file: Path) -> None:
 
 @FILES
 def test_every_tool_is_there_with_its_parameters_and_a_session_has_it(file: Path) -> None:
-    for name, given in calls(unindented(file)):
-        named = set(re.findall(r"(\w+)=", re.sub(r'"[^"]*"', "", given)))
+    for name, arguments in calls(unindented(file)):
+        named = set(re.findall(r"(\w+)=", re.sub(r'"[^"]*"', "", arguments)))
         assert named <= inspect.signature(TOOLS[name]).parameters.keys(), name
         assert name in CORE or name == "file_reservation_paths", name
 

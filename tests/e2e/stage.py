@@ -204,8 +204,8 @@ class _Played:
     def __init__(self, body: Json) -> None:
         messages: list[Json] = body.get("messages", [])
         self.texts = _texts(body.get("system") or "") + [t for m in messages for t in _texts(m["content"])]
-        found = WORKING_DIRECTORY.search("\n".join(self.texts))
-        self.cwd = found.group(1).strip() if found else ""
+        match = WORKING_DIRECTORY.search("\n".join(self.texts))
+        self.cwd = match.group(1).strip() if match else ""
         self._steps: list[Step] | None = None
         self.results: list[Json] = []
         for message in messages:

@@ -44,8 +44,11 @@ def plugin(folder: Path, *, hooks: bool = True, mod: bool = True, **files: str) 
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copytree(source, target) if source.is_dir() else shutil.copy(source, target)
     file = folder / "hooks" / "hooks.json"
-    told = json.loads(file.read_text())
-    parts = {**({"hooks": told["hooks"]} if hooks else {"hooks": {}}), **({"modules": told["modules"]} if mod else {})}
+    manifest = json.loads(file.read_text())
+    parts = {
+        **({"hooks": manifest["hooks"]} if hooks else {"hooks": {}}),
+        **({"modules": manifest["modules"]} if mod else {}),
+    }
     file.write_text(json.dumps(parts))
     for name, content in files.items():
         (folder / "hooks" / name.replace("_", ".")).write_text(content)
@@ -140,8 +143,8 @@ class Member:
     @property
     def bridge(self) -> psutil.Process:
         """Its MCP bridge."""
-        (found,) = [child for child in psutil.Process(self.pid).children() if argv(child)[-1:] == ["mcp"]]
-        return found
+        (child,) = [child for child in psutil.Process(self.pid).children() if argv(child)[-1:] == ["mcp"]]
+        return child
 
 
 class Team:
@@ -179,8 +182,8 @@ class Team:
 
     def sessions(self) -> list[Json]:
         """Every session that ever was."""
-        found: list[Json] = self.house.ask("GET", "/sessions")
-        return found
+        sessions: list[Json] = self.house.ask("GET", "/sessions")
+        return sessions
 
     def session(self, session_id: str) -> Json:
         """One session."""

@@ -16,7 +16,7 @@ from tests.e2e.team import Team
 from tests.support.files import put
 
 pytestmark = pytest.mark.e2e
-ERRAND = "You work on one task of a batch"
+WORKER_PROMPT = "You work on one task of a batch"
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_a_definition_that_is_in_no_commit_holds_in_the_worktree(crew: Team) -> 
         asked[0].body["model"],
     )
     assert "haiku" in asked[0].body["model"]
-    assert "You are the scribe." in system(asked[0]) and ERRAND in system(asked[0])
+    assert "You are the scribe." in system(asked[0]) and WORKER_PROMPT in system(asked[0])
     assert {"Read", "Bash"} <= set(asked[0].tools) and not {"Write", "Edit", "Agent"} & set(asked[0].tools)
     assert {Path(request.cwd).parent for request in asked} == {worktrees_of(crew.repo)}
     assert not stolen.exists()
@@ -84,8 +84,8 @@ def test_the_plugins_own_agents_have_its_tools_and_the_opencode_builder_a_claude
     task_id = crew.house.json("task", "submit", "--title", "t", *flags, "--prompt", prompt)["task_id"]
     assert crew.house.json("wait", task_id, "--timeout", "100", timeout_s=120)["done"]
     asked = [request for request in crew.stage.requests if "As a builder." in json.dumps(request.body["messages"])]
-    told = asked[-1].result_texts
-    assert '"agents"' in told[0] and "task-execution" in told[1] and "b.txt" in told[2]
+    results = asked[-1].result_texts
+    assert '"agents"' in results[0] and "task-execution" in results[1] and "b.txt" in results[2]
     assert "sonnet" in asked[0].body["model"]
     assert "in your own isolated worktree" in system(asked[0])
     assert crew.house.json("task", "detail", task_id)["merge"]["state"] == "landed"
@@ -102,4 +102,4 @@ def test_a_member_of_the_team_keeps_the_clients_own_prompt_and_is_told_what_the_
     task, asked = carried_out(crew, "Boulder", tool("Write", file_path="$CWD/c.txt", content="x"))
     assert task["merge"]["state"] == "landed"
     assert "sonnet" in asked[0].body["model"] and {"Write", "Edit", "Agent"} <= set(asked[0].tools)
-    assert "Speak of stones." in system(asked[0]) and ERRAND in system(asked[0])
+    assert "Speak of stones." in system(asked[0]) and WORKER_PROMPT in system(asked[0])

@@ -131,10 +131,10 @@ def test_a_session_is_heard_from_its_start_to_its_end(
     assert "secret content" not in str([body for name, body in heard.events if name != "UserPromptSubmit"])
     assert (repo / "free.txt").exists()
     assert not (repo / "held.txt").exists()
-    told = stage.requests[-1]
-    assert "held by Wren until 12:00" in told.result_texts[1]
-    assert "note for SessionStart" in str(told.body)
-    assert "note for PostToolUse" in str(told.body)
+    request = stage.requests[-1]
+    assert "held by Wren until 12:00" in request.result_texts[1]
+    assert "note for SessionStart" in str(request.body)
+    assert "note for PostToolUse" in str(request.body)
 
 
 @pytest.mark.req("HOOK")

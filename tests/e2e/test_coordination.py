@@ -38,8 +38,8 @@ def test_one_asks_the_other_for_a_file_and_gets_it_while_a_third_and_a_person_lo
     assert team.locks() == {"shared.txt": asking.session_id}
 
     async def scene(third: Agent) -> None:
-        found = (await third.call("discover_agents"))["agents"]
-        assert {holder, asking.name} <= {one["agent_id"] for one in found}
+        sessions = (await third.call("discover_agents"))["agents"]
+        assert {holder, asking.name} <= {session["agent_id"] for session in sessions}
         me = (await third.call("register_session", capabilities=["review"], agent_name="Reviewer"))["agent_name"]
         assert (await third.call("acquire_lock", file_path="shared.txt"))["locked_by"] == asking.name
         await third.call("send_message", to=[asking.name], subject="Ready?", body_md="Tell me when it can be read.")

@@ -48,7 +48,9 @@ def busy(number: int, chance: random.Random) -> list[dict[str, Any]]:
     """Edits of a session's own file among attempts at everybody else's."""
     others = [other for other in range(6) if other != number]
     tried = [writes(chance.choice(others), f"by {number}") for _ in range(STEPS)]
-    return [step for turn, one in enumerate(tried) for step in (one, writes(number, f"of {number}, turn {turn}"))]
+    return [
+        step for turn, attempt in enumerate(tried) for step in (attempt, writes(number, f"of {number}, turn {turn}"))
+    ]
 
 
 @pytest.mark.slow("six clients that edit while two of them, two bridges and the daemon are killed")

@@ -62,15 +62,15 @@ def test_the_commands_of_a_skill_and_of_a_monitor_are_guarded_as_those_of_bash(p
             f"---\nname: {name}\ndescription: Does it.\n---\n!`{command}`\n",
         )
     holder.do(write("draft.txt", "not yet committed\n"))
-    told = team.member().do(
+    text = team.member().do(
         tool("ToolSearch", query="select:Monitor", max_results=1),
         tool("Monitor", description="it", command="git stash", timeout_ms=5000, persistent=False),
         tool("Skill", skill="sweeps"),
         tool("Skill", skill="overwrites"),
         tool("Read", file_path="$CWD/README.md"),
     )
-    assert told.count(f"would touch work of {holder.name} in this checkout (draft.txt)") == 2, told
-    assert f"changed draft.txt, which {holder.name} holds" in told
+    assert text.count(f"would touch work of {holder.name} in this checkout (draft.txt)") == 2, text
+    assert f"changed draft.txt, which {holder.name} holds" in text
     (restore,) = re.findall(r"this brings it back: `(git [^`]+)`", holder.do(bash("true")))
     holder.do(bash(restore))
     assert (team.repo / "draft.txt").read_text() == "not yet committed\n"

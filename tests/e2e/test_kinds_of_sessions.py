@@ -58,7 +58,9 @@ def background(team: Team, claude: Path, prompt: str) -> Iterator[None]:
         assert sockets.is_dir(), "where its processes are found"
         yield
     finally:
-        for host in [one for one in psutil.process_iter() if any(str(sockets) in word for word in argv(one))]:
+        for host in [
+            process for process in psutil.process_iter() if any(str(sockets) in word for word in argv(process))
+        ]:
             with suppress(psutil.NoSuchProcess):
                 for top in (*(above for above in host.parents() if "daemon" in argv(above)), host):
                     for process in (*top.children(recursive=True), top):

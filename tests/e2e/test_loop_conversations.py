@@ -43,10 +43,10 @@ def house(repo: Path, stage: Stage, claude: Path, client_env: Callable[..., dict
         return opened[-1]
 
     yield open_house
-    for one in opened:
-        for row in one.db.read(lambda conn: loop_rows.listing(conn, 9)):
+    for house in opened:
+        for row in house.db.read(lambda conn: loop_rows.listing(conn, 9)):
             kill(row["task_id"])
-        one.close()
+        house.close()
 
 
 def step_for(runner: str, line: str) -> dict[str, Any]:
@@ -65,8 +65,8 @@ def loop_of(runner: str, tmp_path: Path, *lines: str, before: str = "true") -> d
     return {"title": "lines", "runner": runner, "prompt": prompt, "loop": loop}
 
 
-def history(one: House, task_id: str) -> list[dict[str, Any]]:
-    rows = one.db.read(lambda conn: loop_rows.iterations(conn, task_id))
+def history(house: House, task_id: str) -> list[dict[str, Any]]:
+    rows = house.db.read(lambda conn: loop_rows.iterations(conn, task_id))
     return [{**row, **json.loads(row["record"])} for row in rows]
 
 
@@ -80,17 +80,19 @@ def first_asked(stage: Stage, word: str) -> Request:
 def test_it_goes_on_in_its_conversation_and_counts_each_iteration_once(
     house: Open, stage: Stage, tmp_path: Path, runner: str
 ) -> None:
-    one = house()
-    (task_id,) = one.submit_all([loop_of(runner, tmp_path, "two", "three")])
-    detail = one.until_status(task_id, "completed", "failed", "dead", timeout_s=90)
+    home = house()
+    (task_id,) = home.submit_all([loop_of(runner, tmp_path, "two", "three")])
+    detail = home.until_status(task_id, "completed", "failed", "dead", timeout_s=90)
     assert detail["status"] == "completed", detail
-    rows = history(one, task_id)
+    rows = history(home, task_id)
     assert [row["conversation"]["continues"] for row in rows] == [None, 1, 2]
     assert ["echo three >> lines.txt" in "\n".join(row["actions"]) for row in rows] == [False, False, True], rows
     second = first_asked(stage, "This is iteration 2")
-    said = json.dumps(second.body["messages"])
-    assert FIRST in said and "Not enough:" in said, "it sees what it did, and what the evaluation said of that"
-    assert said.count("Do this.") == 1, "it is not given its task once more"
+    conversation = json.dumps(second.body["messages"])
+    assert FIRST in conversation and "Not enough:" in conversation, (
+        "it sees what it did, and what the evaluation said of that"
+    )
+    assert conversation.count("Do this.") == 1, "it is not given its task once more"
     assert "I wrote two." in json.dumps(first_asked(stage, "This is iteration 3").body["messages"])
     assert len({row["session_id"] for row in rows}) == 3
     assert [row["usage"]["input_tokens"] for row in rows] == [200, 200, 200], "each has what it used itself"
@@ -104,21 +106,21 @@ def test_it_goes_on_in_its_conversation_and_counts_each_iteration_once(
 def test_a_new_daemon_goes_on_in_the_conversation_of_the_last_completed_iteration(
     house: Open, stage: Stage, tmp_path: Path, runner: str
 ) -> None:
-    one = house()
-    (task_id,) = one.submit_all([loop_of(runner, tmp_path, "two")])
-    one.until(lambda: len(history(one, task_id)) == 1, 60)
-    one.until(lambda: one.status(task_id) == "running", 60)
-    one.supervisor.stop_all()
-    one.until(lambda: not one.supervisor.running_count(), 30)
-    one.worktree_context.stopping.clear()
-    one.worktree_context.kept.clear()
-    one.restart()
-    assert one.until_status(task_id, "completed", "failed", "dead", timeout_s=90)["status"] == "completed"
-    rows = history(one, task_id)
+    home = house()
+    (task_id,) = home.submit_all([loop_of(runner, tmp_path, "two")])
+    home.until(lambda: len(history(home, task_id)) == 1, 60)
+    home.until(lambda: home.status(task_id) == "running", 60)
+    home.supervisor.stop_all()
+    home.until(lambda: not home.supervisor.running_count(), 30)
+    home.worktree_context.stopping.clear()
+    home.worktree_context.kept.clear()
+    home.restart()
+    assert home.until_status(task_id, "completed", "failed", "dead", timeout_s=90)["status"] == "completed"
+    rows = history(home, task_id)
     assert [row["conversation"]["continues"] for row in rows] == [None, 1]
     last = stage.requests[-1]
     assert FIRST in json.dumps(last.body["messages"])
-    assert f"You work in the folder {worktrees_of(one.project.root)}/task-" in "\n".join(last.texts)
+    assert f"You work in the folder {worktrees_of(home.project.root)}/task-" in "\n".join(last.texts)
 
 
 @pytest.mark.req("FR-LOOP-006")
@@ -126,30 +128,30 @@ def test_a_new_daemon_goes_on_in_the_conversation_of_the_last_completed_iteratio
 def test_a_lost_conversation_begins_anew_with_the_feedback_and_says_so(
     house: Open, stage: Stage, tmp_path: Path, runner: str
 ) -> None:
-    one = house()
-    home = Path(stage_home(one))
-    kept = home / ".claude/projects" if runner == "claude" else one.project.logs_dir
+    harness = house()
+    home = Path(stage_home(harness))
+    kept = home / ".claude/projects" if runner == "claude" else harness.project.logs_dir
     pattern = "*.jsonl" if runner == "claude" else "*.conversation.log"
-    (task_id,) = one.submit_all([loop_of(runner, tmp_path, "two", before=f"find {kept} -name '{pattern}' -delete")])
-    detail = one.until_status(task_id, "completed", "failed", "dead", timeout_s=90)
+    (task_id,) = harness.submit_all([loop_of(runner, tmp_path, "two", before=f"find {kept} -name '{pattern}' -delete")])
+    detail = harness.until_status(task_id, "completed", "failed", "dead", timeout_s=90)
     assert detail["status"] == "completed", detail
-    first, second = history(one, task_id)
+    first, second = history(harness, task_id)
     assert (first["conversation"]["lost"], second["conversation"]["continues"]) == (None, None)
     assert "could not be resumed" in second["conversation"]["lost"], second["conversation"]
-    said = json.dumps(first_asked(stage, "This is iteration 2").body["messages"])
-    assert '"role": "assistant"' not in said and "Not enough:" in said and "is lost" in said
-    assert "Do this." in said, "it is given its task again"
-    tries = one.db.read(lambda conn: attempts.of_task(conn, task_id))
+    conversation = json.dumps(first_asked(stage, "This is iteration 2").body["messages"])
+    assert '"role": "assistant"' not in conversation and "Not enough:" in conversation and "is lost" in conversation
+    assert "Do this." in conversation, "it is given its task again"
+    tries = harness.db.read(lambda conn: attempts.of_task(conn, task_id))
     assert [row["error_code"] for row in tries].count(CONVERSATION_LOST) == 1
 
 
 def test_a_conversation_that_the_api_refuses_begins_anew(house: Open, stage: Stage, tmp_path: Path) -> None:
-    one = house()
+    home = house()
     stage.fail(400, times=None, containing="Go on with the task in this conversation.")
-    (task_id,) = one.submit_all([loop_of("anthropic", tmp_path, "two")])
-    assert one.until_status(task_id, "completed", "failed", "dead", timeout_s=60)["status"] == "completed"
-    assert "400" in history(one, task_id)[1]["conversation"]["lost"]
+    (task_id,) = home.submit_all([loop_of("anthropic", tmp_path, "two")])
+    assert home.until_status(task_id, "completed", "failed", "dead", timeout_s=60)["status"] == "completed"
+    assert "400" in history(home, task_id)[1]["conversation"]["lost"]
 
 
-def stage_home(one: House) -> str:
-    return str(one.runners["claude"]._environ["HOME"])  # type: ignore[attr-defined]
+def stage_home(house: House) -> str:
+    return str(house.runners["claude"]._environ["HOME"])  # type: ignore[attr-defined]

@@ -106,8 +106,8 @@ def test_mail_comes_into_a_running_turn_and_is_said_to_be_there_only_then(team: 
     go.touch()
     member.conversation.wait(lambda: member.conversation.results)
     team.until(lambda: receipt(team, member.session_id) == ("injected", "turn"))
-    told = [request for request in member.requests if "| Which file?" in str(request.body["messages"])]
-    assert told and str(told[-1].body["messages"]).count("| Which file?") == 1
+    requests = [request for request in member.requests if "| Which file?" in str(request.body["messages"])]
+    assert requests and str(requests[-1].body["messages"]).count("| Which file?") == 1
 
 
 def receipt(team: Team, session_id: str) -> tuple[str, str | None]:
@@ -126,13 +126,17 @@ def test_a_session_at_rest_is_woken_by_its_mod_and_nothing_waits_beside_it(
         terminal.send(script(text("One.")))
         terminal.wait(lambda: team.sessions()[0]["status"] == "idle")
         children = psutil.Process(terminal.process.pid).children()
-        terminal.wait(lambda: not [one for one in children if one.is_running() and "import wait" in str(argv(one))])
+        terminal.wait(
+            lambda: not [child for child in children if child.is_running() and "import wait" in str(argv(child))]
+        )
         row = team.sessions()[0]
         team.house.run("message", "send", row["agent_name"], "A question", "Which file?")
-        terminal.wait(lambda: any("| Which file?" in str(one.body["messages"]) for one in team.stage.requests))
+        terminal.wait(lambda: any("| Which file?" in str(request.body["messages"]) for request in team.stage.requests))
         terminal.wait(lambda: receipt(team, row["session_id"]) == ("injected", "prompt"))
-        (told,) = [one for one in team.stage.requests if "| Which file?" in str(one.body["messages"])][:1]
-        assert "The corral plugin sent a message" in str(told.body["messages"])
+        (request,) = [request for request in team.stage.requests if "| Which file?" in str(request.body["messages"])][
+            :1
+        ]
+        assert "The corral plugin sent a message" in str(request.body["messages"])
 
 
 def test_a_person_sees_in_the_terminal_who_holds_what(team: Team, sealed: Path, claude: Path) -> None:

@@ -74,9 +74,9 @@ def test_what_a_program_of_a_hostile_mod_overwrites_is_kept_and_both_are_told(
     holder.do(write(HELD, "the holder's"))
     other = hostile(tmp_path / "hostile")
     monkeypatch.setattr(team, "plugin", (*other, *PLUGIN) if is_first else (*PLUGIN, *other))
-    told = team.member().do(write(way), tool("Read", file_path="$CWD/README.md"))
+    results = team.member().do(write(way), tool("Read", file_path="$CWD/README.md"))
     assert (team.repo / HELD).read_text() == "hostile\n"
-    for words in (told, holder.do(tool("Read", file_path="$CWD/README.md"))):
+    for words in (results, holder.do(tool("Read", file_path="$CWD/README.md"))):
         (restore,) = re.findall(r"git -C \S+ restore --source=\S+ -- held\.txt", words)
     subprocess.run(shlex.split(restore), check=True)
     assert (team.repo / HELD).read_text() == "the holder's"

@@ -59,7 +59,7 @@ def test_a_session_below_a_planted_repository_runs_nothing_of_it_and_asks_before
     assert "permission" in refused or "approval" in refused, "no hook allowed what nobody was asked for"
     assert not allowed.exists()
     assert not executed.exists()
-    assert not [one for one in psutil.process_iter(["cmdline"]) if "corral.daemon" in str(one.info["cmdline"])
-                and str(shared) in str(one.info["cmdline"])]  # fmt: skip
-    said = [str(event) for event in events if "dubious ownership" in str(event)]
-    assert len(said) == 1, "the person is told, once"
+    assert not [process for process in psutil.process_iter(["cmdline"]) if "corral.daemon" in str(process.info["cmdline"])
+                and str(shared) in str(process.info["cmdline"])]  # fmt: skip
+    warnings = [str(event) for event in events if "dubious ownership" in str(event)]
+    assert len(warnings) == 1, "the person is told, once"

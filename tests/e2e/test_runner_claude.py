@@ -88,8 +88,8 @@ def test_a_long_prompt_arrives_whole_and_it_can_be_told_something_while_it_works
     look(running, lambda seen: (seen.progress or "").startswith("Bash"))
     assert running.tell("The base has moved.")
     assert finish(running).success
-    assert any(words in said for said in stage.requests[0].texts)
-    assert any("The base has moved." in said for request in stage.requests for said in request.texts)
+    assert any(words in text for text in stage.requests[0].texts)
+    assert any("The base has moved." in text for request in stage.requests for text in request.texts)
     assert not running.tell("Too late.")
 
 

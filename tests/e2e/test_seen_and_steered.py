@@ -61,7 +61,11 @@ def facts(shop: Shop, tasks: int, *, failed: int = 0) -> Any:
     scraped = families(shop.house)
 
     def gauge(name: str) -> dict[str, int]:
-        return {labels[0]: int(value) for (found, labels), value in scraped.items() if found == f"corral_{name}"}
+        return {
+            labels[0]: int(value)
+            for (name_of_sample, labels), value in scraped.items()
+            if name_of_sample == f"corral_{name}"
+        }
 
     assert sum(view["tasks"].values()) == tasks
     assert gauge("tasks") == view["tasks"] and gauge("merges") == view["merges"]
@@ -95,9 +99,7 @@ def facts(shop: Shop, tasks: int, *, failed: int = 0) -> Any:
 
 def deeds(shop: Shop, action: str, number: int = 1) -> list[tuple[str, str, str]]:
     """So many lines of the audit: who did it, to which task, and how it ended; the latest first."""
-    rows = eventually(
-        lambda: (found := shop.house.json("audit", "--action", action)) and len(found) >= number and found
-    )
+    rows = eventually(lambda: (rows := shop.house.json("audit", "--action", action)) and len(rows) >= number and rows)
     return [(line["agent_id"], line["task_id"], line["result"]["status"]) for line in rows]
 
 

@@ -28,8 +28,8 @@ class Screen:
 
     @property
     def alive(self) -> list[dict[str, str]]:
-        found = [row for row in self._team.sessions() if row["agent_type"] == "claude"]
-        return [row for row in found if row["status"] != "disconnected"]
+        sessions = [row for row in self._team.sessions() if row["agent_type"] == "claude"]
+        return [row for row in sessions if row["status"] != "disconnected"]
 
     @property
     def row(self) -> dict[str, str]:
@@ -39,7 +39,9 @@ class Screen:
     @property
     def waiters(self) -> list[psutil.Process]:
         """The hooks that wait for mail."""
-        return [one for one in psutil.Process(self.pid).children() if any("import wait" in word for word in argv(one))]
+        return [
+            child for child in psutil.Process(self.pid).children() if any("import wait" in word for word in argv(child))
+        ]
 
     def ask(self, words: str) -> None:
         self.terminal.send(script(text(words)))
@@ -131,8 +133,8 @@ def test_a_session_whose_turn_broke_off_with_an_error_of_the_api_rests_and_is_wo
         screen.woken_by("Which file?")
         assert time.monotonic() - asked < PATIENCE_S / 2
         screen.rest()  # its turn fails again; of the mail it was told once
-        told = {str(request.body["messages"]).count("| Which file?") for request in screen.told("Which file?")}
-        assert told == {1}
+        counts = {str(request.body["messages"]).count("| Which file?") for request in screen.told("Which file?")}
+        assert counts == {1}
 
 
 def test_a_worker_that_only_thinks_is_told_its_mail_once(start_team: Callable[..., Team], claude: Path) -> None:
@@ -140,12 +142,14 @@ def test_a_worker_that_only_thinks_is_told_its_mail_once(start_team: Callable[..
     prompt = script({"sleep": 8}, text("Thought."))
     asked = ("--title", "Think", "--prompt", prompt, "--agent", "implementer")
     task_id = str(team.house.json("task", "submit", *asked)["task_id"])
-    (thinking,) = team.until(lambda: [one for one in team.stage.requests if one.step == text("Thought.")])
+    (thinking,) = team.until(lambda: [request for request in team.stage.requests if request.step == text("Thought.")])
     worker = team.session(session_of(thinking))
     team.house.run("message", "send", "implementer", "A question", "Which file?")
     assert team.house.json("wait", task_id, "--timeout", "60", timeout_s=90)["done"]
-    told = [words_since_script(one) for one in team.stage.requests if "| Which file?" in words_since_script(one)]
-    assert told and {words.count("| Which file?") for words in told} == {1}
+    texts = [
+        words_since_script(request) for request in team.stage.requests if "| Which file?" in words_since_script(request)
+    ]
+    assert texts and {words.count("| Which file?") for words in texts} == {1}
     (mail,) = team.house.ask("GET", "/messages", query={"session_id": worker["session_id"]})
     assert (mail["state"], mail["to"]) == ("injected", "implementer")
     assert team.house.json("task", "detail", task_id)["status"] == "completed"

@@ -24,8 +24,8 @@ def crew(start_team: StartTeam, claude: Path) -> Callable[..., Team]:
     """A repository whose workers are the real client: ``crew(verify=…, tasks={…})``."""
 
     def start(*, verify: tuple[str, ...] = ("true",), **sections: Any) -> Team:
-        told = {"runners": {"claude": {"command": str(claude)}}, "supervisor": {"max_agents": 4}, **sections}
-        return start_team(verify=verify, config=yaml.safe_dump(told))
+        settings = {"runners": {"claude": {"command": str(claude)}}, "supervisor": {"max_agents": 4}, **sections}
+        return start_team(verify=verify, config=yaml.safe_dump(settings))
 
     return start
 
@@ -36,8 +36,8 @@ def submit(team: Team, title: str, *steps: dict[str, Any], flags: tuple[str, ...
 
 
 def detail(team: Team, task_id: str) -> dict[str, Any]:
-    found: dict[str, Any] = team.house.json("task", "detail", task_id)
-    return found
+    task: dict[str, Any] = team.house.json("task", "detail", task_id)
+    return task
 
 
 def test_four_workers_land_four_branches_on_a_verified_target(crew: Callable[..., Team], claude: Path) -> None:
@@ -101,14 +101,14 @@ def test_what_a_worker_writes_by_bash_into_the_main_checkout_is_found_saved_told
         tool("Write", file_path="$CWD/own.txt", content="own\n"),
     )
     assert team.house.json("wait", task_id, "--timeout", "100", timeout_s=120)["done"]
-    told = "\n".join(
+    text = "\n".join(
         json.dumps(request.body["messages"]) for request in team.stage.requests if "Stray: done." in str(request.body)
     )
-    assert "in another checkout" in told
-    assert f"changed README.md.draft, which {person.name} holds" in told
+    assert "in another checkout" in text
+    assert f"changed README.md.draft, which {person.name} holds" in text
     saved = git(team.repo, "for-each-ref", "--format=%(refname)", "refs/corral/salvage").splitlines()
     strays = [ref for ref in saved if "stray.txt" in git(team.repo, "ls-tree", "--name-only", ref).split()]
-    assert any(ref in told for ref in strays), "others have the held files as they were before"
+    assert any(ref in text for ref in strays), "others have the held files as they were before"
     assert git(team.repo, "ls-tree", "--name-only", "main").split() == ["README.md", "own.txt", "src"]
     assert (team.repo / "stray.txt").exists()
     (worker,) = [row for row in team.sessions() if row["task_id"] == task_id]

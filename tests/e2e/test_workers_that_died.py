@@ -67,8 +67,8 @@ def begun(house: House, runner: str, **more: Any) -> str:
 def die(house: House, task_id: str, lost: tuple[Path, str] | None = None) -> None:
     """The daemon, the keeper and the worker die at once; the next daemon starts, perhaps after files were lost."""
     keeper = keeper_of(house.project.attempts_dir / f"{task_id}.1")
-    while found := [pid for pid in (keeper, *find_marked(task_id)) if is_alive(pid)]:
-        for pid in found:
+    while pids := [pid for pid in (keeper, *find_marked(task_id)) if is_alive(pid)]:
+        for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
     if lost is not None:

@@ -89,9 +89,9 @@ def test_an_isolated_subagent_works_in_one_of_ours_and_its_parent_is_told_where_
     shared.until(lambda: not names & set(worktrees(shared)))
     assert not (shared.repo / ".claude" / "worktrees").exists()
     assert list(worktrees_of(shared.repo).glob("agent-*")) == []
-    told = words_since_script(shared.stage.requests[-1])
-    (branch,) = re.findall(r"Its branch is (\S+)\.", told)
-    (saved,) = re.findall(r"`corral worktree recover (\S+)`", told)
+    words = words_since_script(shared.stage.requests[-1])
+    (branch,) = re.findall(r"Its branch is (\S+)\.", words)
+    (saved,) = re.findall(r"`corral worktree recover (\S+)`", words)
     assert {branch, f"corral/{saved}"} == {f"corral/{name}" for name in names}
     assert git(shared.repo, "show", f"{branch}:made.txt") == "made.txt"
     recovered = Path(shared.house.json("worktree", "recover", saved)["path"])

@@ -74,15 +74,15 @@ def main() -> None:
                 live(path, writing)
             os._exit(1)
         os.close(writing)
-        said = bytearray()
+        output = bytearray()
         for _ in range(
             chance.choice([0, 0, 1, 4, 12])
         ):  # by progress, not by the clock alone: a loaded machine is slow
-            said += os.read(reading, 1 << 16)
+            output += os.read(reading, 1 << 16)
         time.sleep(chance.uniform(0, LONGEST_REST_S))  # the moment of death is what varies; nothing waits for it
         os.kill(child, signal.SIGKILL)
         with os.fdopen(reading, "rb") as pipe:
-            sys.stdout.write((said + pipe.read()).decode())
+            sys.stdout.write((output + pipe.read()).decode())
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL, "a writer died by itself"
     print(f"kills {kills}", flush=True)
 

@@ -164,7 +164,7 @@ class LandingScene:
             add = ["git", "add", f"own-{number}.txt"]
             own = ["git", "commit", "-q", "-m", f"own {number}", "--", f"own-{number}.txt"]
             done = [subprocess.run(words, cwd=self.root, env=env, capture_output=True) for words in (add, own)]
-            return not any(one.returncode for one in done)
+            return not any(process.returncode for process in done)
 
         eventually(committed)
         self.own.append(git(self.root, "log", "-1", "--format=%H", "main", "--", f"own-{number}.txt"))
@@ -183,11 +183,11 @@ class LandingScene:
         def text(run: Path, name: str) -> str:
             return (run / name).read_text().strip() if (run / name).exists() else ""
 
-        found = []
+        runs = []
         for run in sorted((self.folder / "runs").iterdir(), key=lambda place: int(place.name)):
             began, ended = text(run, "began"), text(run, "ended")
-            found.append(Run(text(run, "tree"), text(run, "verdict"), float(ended) - float(began) if ended else None))
-        return found
+            runs.append(Run(text(run, "tree"), text(run, "verdict"), float(ended) - float(began) if ended else None))
+        return runs
 
     @property
     def unit_s(self) -> float:
@@ -214,7 +214,9 @@ class LandingScene:
         (of_pair,) = out - {self.conflict, self.breaker}
         assert of_pair in (self.earlier, self.later), f"{reasons}; {self}"
         assert of_pair == self.later or self._was_passed(rows[self.earlier]), f"{reasons}; {self}"
-        assert [one["path"] for one in rows[self.conflict]["conflicts"]] == ["shared.txt"], rows[self.conflict]
+        assert [conflict["path"] for conflict in rows[self.conflict]["conflicts"]] == ["shared.txt"], rows[
+            self.conflict
+        ]
         self._check_evidence(rows[self.breaker], "a broken part")
         self._check_evidence(rows[of_pair], "left and right, together")
         self._check_target(rows)
@@ -244,8 +246,8 @@ class LandingScene:
         for sha in dict.fromkeys(moves):
             git(place, "switch", "-q", "--detach", sha)
             if (place / "tests.sh").exists():
-                found = subprocess.run(["sh", "tests.sh"], cwd=place, capture_output=True, text=True)
-                assert found.returncode == 0, f"{sha} is red: {found.stdout} {self}"
+                tests = subprocess.run(["sh", "tests.sh"], cwd=place, capture_output=True, text=True)
+                assert tests.returncode == 0, f"{sha} is red: {tests.stdout} {self}"
         git(self.root, "worktree", "remove", str(place))
         heads = git(self.root, "log", "--format=%P", "main").splitlines()
         for number, row in rows.items():

@@ -68,17 +68,17 @@ class QueueStorm(Storm):
         assert not overlaps.exists(), f"two attempts of one task were alive at once: {overlaps.read_text()} {self}"
         lifecycle, leases = self._read("analytics/supervisor_lifecycle.jsonl"), self._read("supervisor_leases.jsonl")
         with self._database() as conn:
-            found = conn.execute("SELECT event_id, kind FROM events ORDER BY event_id").fetchall()
-        assert [line["event_id"] for line in lifecycle] == [row[0] for row in found if row[1] in mapping.KINDS], self
+            rows = conn.execute("SELECT event_id, kind FROM events ORDER BY event_id").fetchall()
+        assert [line["event_id"] for line in lifecycle] == [row[0] for row in rows if row[1] in mapping.KINDS], self
         by_task: dict[str, list[Line]] = defaultdict(list)
         for line in leases:
             by_task[line["queue_task_id"]].append(line)
         assert by_task.keys() == self.tasks.keys(), "a lease of a task that nobody was acknowledged, or none of one"
         for mine in by_task.values():
-            taken, given = mine[::2], mine[1::2]
+            taken, ended = mine[::2], mine[1::2]
             assert {line["status"] for line in taken} == {"active"}, mine
-            assert {line["status"] for line in given} <= {"released", "expired"}, mine
-            assert [line["attempt"] for line in taken] == [line["attempt"] for line in given], mine
+            assert {line["status"] for line in ended} <= {"released", "expired"}, mine
+            assert [line["attempt"] for line in taken] == [line["attempt"] for line in ended], mine
             assert [line["attempt"] for line in taken] == list(range(1, len(taken) + 1)), mine
         ends = Counter(line["queue_task_id"] for line in lifecycle if line["event"] == "completed")
         assert ends == Counter(self.tasks.keys()), "each task is completed once"
@@ -145,7 +145,7 @@ class QueueStorm(Storm):
             if self._kill_one(kind):
                 return True
             status = caller("GET", "/status")["tasks"]  # starts the daemon where there is none
-            if sum(status.get(one, 0) for one in ("pending", "running", "interrupted")) < 4:
+            if sum(status.get(state, 0) for state in ("pending", "running", "interrupted")) < 4:
                 self._fill(caller, REFILL)
             return False
 
@@ -154,17 +154,17 @@ class QueueStorm(Storm):
 
     def _kill_one(self, kind: str) -> bool:
         """Kill a daemon, or the shell that an attempt is: not what it started, for the shell's death ends the attempt."""
-        found = []
+        processes = []
         for process, words in self.processes():
             if kind == "daemon" and "corral.daemon" in words:
-                found.append((process, ""))
+                processes.append((process, ""))
             elif kind == "runner" and words[:2] == ["/bin/sh", "-c"]:
                 with suppress(psutil.Error):
-                    found.append((process, process.environ().get(TASK_MARK, "")))
+                    processes.append((process, process.environ().get(TASK_MARK, "")))
         spared = {task_id for task_id, number in self.killed.items() if number >= MOST_OF_ONE}
-        found = [one for one in found if (one[1] and one[1] not in spared) or kind == "daemon"]
+        processes = [entry for entry in processes if (entry[1] and entry[1] not in spared) or kind == "daemon"]
         with suppress(psutil.Error, IndexError):
-            victim, task_id = self.chance.choice(found)
+            victim, task_id = self.chance.choice(processes)
             victim.kill()
             if task_id:
                 self.killed[task_id] += 1

@@ -142,18 +142,18 @@ class Storm:
     def _edit(self, caller: Caller, _number: int, chance: random.Random) -> Iterator[None]:
         for turn in range(10_000):
             session, path = f"editor-{turn}", f"src/edited-{turn}.py"
-            said = {"session_id": session, "cwd": str(self.root)}
+            event = {"session_id": session, "cwd": str(self.root)}
             tool = {"tool_name": "Edit", "tool_input": {"file_path": str(self.root / path)}, "tool_use_id": session}
-            caller("POST", "/hooks/SessionStart", {**said, "hook_event_name": "SessionStart", "source": "startup"})
+            caller("POST", "/hooks/SessionStart", {**event, "hook_event_name": "SessionStart", "source": "startup"})
             yield
-            answer = caller("POST", "/hooks/PreToolUse", {**said, **tool, "hook_event_name": "PreToolUse"})
+            answer = caller("POST", "/hooks/PreToolUse", {**event, **tool, "hook_event_name": "PreToolUse"})
             assert "permissionDecision" not in answer.get("hookSpecificOutput", {}), answer
             self.held[path] = session
             yield
-            caller("POST", "/hooks/PostToolUse", {**said, **tool, "hook_event_name": "PostToolUse"})
+            caller("POST", "/hooks/PostToolUse", {**event, **tool, "hook_event_name": "PostToolUse"})
             if chance.random() < 0.5:
                 del self.held[path]
-                caller("POST", "/hooks/SessionEnd", {**said, "hook_event_name": "SessionEnd", "reason": "other"})
+                caller("POST", "/hooks/SessionEnd", {**event, "hook_event_name": "SessionEnd", "reason": "other"})
                 self.ended.add(session)
 
     def _merge(self, caller: Caller, _number: int, chance: random.Random) -> Iterator[None]:
@@ -180,11 +180,13 @@ class Storm:
             self.kills[kind] += 1
 
     def _kill_one(self, kind: str) -> bool:
-        found = [one for one, words in self.processes() if _kind(words) == ("keeper" if kind == "both" else kind)]
-        if not found:
+        processes = [
+            process for process, words in self.processes() if _kind(words) == ("keeper" if kind == "both" else kind)
+        ]
+        if not processes:
             return False
         with suppress(psutil.Error):
-            victim = self.chance.choice(found)
+            victim = self.chance.choice(processes)
             workers = victim.children() if kind == "both" else []
             if kind == "both" and not workers:
                 return False
@@ -299,7 +301,7 @@ class Caller:
 
 def _backlog(status: dict[str, Any]) -> int:
     waiting = ("pending", "running", "interrupted", "queued", "verifying", "held")
-    return sum(status["tasks"].get(one, 0) + status["merges"].get(one, 0) for one in waiting)
+    return sum(status["tasks"].get(state, 0) + status["merges"].get(state, 0) for state in waiting)
 
 
 def processes_of(root: Path) -> list[tuple[psutil.Process, list[str]]]:
@@ -319,7 +321,7 @@ class Processes:
         self._own = psutil.Process().cmdline()
 
     def __call__(self) -> list[tuple[psutil.Process, list[str]]]:
-        found = []
+        processes = []
         pids = psutil.pids()
         self._strangers.intersection_update(pids)
         for pid in reversed(pids):
@@ -329,10 +331,10 @@ class Processes:
                 process = psutil.Process(pid)
                 words = process.cmdline() if process.status() != psutil.STATUS_ZOMBIE else []
                 if any(str(self._root) in word for word in words) or (words and _works_for(process, self._root)):
-                    found.append((process, words))
+                    processes.append((process, words))
                 elif self._is_settled(process, words):
                     self._strangers.add(pid)
-        return found
+        return processes
 
     def _is_settled(self, process: psutil.Process, words: list[str]) -> bool:
         """Whether it can no longer become one: a child of this process is what it will be only after its exec."""

@@ -104,7 +104,7 @@ def test_each_has_a_clear_end_and_nothing_of_it_stays(coordinate: Callable[..., 
     log = house.root / ".corral" / "logs" / "tasks" / ids["floods"] / "1.log"
     assert log.stat().st_size == 8 << 20
     left = list(worktrees_of(house.root).glob("*/mine.txt"))
-    saved = [one for one in house.ask("GET", "/salvage") if "mine.txt" in one["files"]]
+    saved = [saved_work for saved_work in house.ask("GET", "/salvage") if "mine.txt" in saved_work["files"]]
     assert left or saved, "a folder that is not certainly Corral's stays; of one that is, the files are saved"
     eventually(lambda: [process for process, _ in processes_of(house.root)] == [daemon])
     shown = house.run("task", "detail", ids["leaves a child behind"]).stdout

@@ -176,22 +176,22 @@ class Bore:
         self._over.set()
         for thread in self._threads:
             thread.join()
-        for one in self._open:
-            one.close()
+        for client in self._open:
+            client.close()
 
     def _say(self, text: bytes) -> socket.socket:
-        one = socket.socket(socket.AF_UNIX)
-        self._open.append(one)
-        one.connect(self._place)
-        one.setblocking(False)
-        one.send(text)
-        return one
+        client = socket.socket(socket.AF_UNIX)
+        self._open.append(client)
+        client.connect(self._place)
+        client.setblocking(False)
+        client.send(text)
+        return client
 
-    def _read_slowly(self, one: socket.socket) -> None:
+    def _read_slowly(self, client: socket.socket) -> None:
         def read() -> None:
             while not self._over.wait(1):
                 with contextlib.suppress(BlockingIOError):
-                    one.recv(1)
+                    client.recv(1)
 
         self._threads.append(threading.Thread(target=read))
         self._threads[-1].start()
@@ -213,7 +213,7 @@ def test_a_crowd_is_answered_beside_those_who_never_read_or_never_finish(house: 
     house.run("daemon", "start")
     with Bore(house), ThreadPoolExecutor(100) as pool:
         waits = [pool.submit(beats, house, number, 5) for number in range(100)]
-        took = sorted(itertools.chain.from_iterable(one.result(90) for one in waits))
+        took = sorted(itertools.chain.from_iterable(wait.result(90) for wait in waits))
     assert len(took) == 500
     # A hundred clients share one daemon: what counts is that nobody waits for those who do not read.
     assert took[-1] < 10, took[-5:]
@@ -241,6 +241,6 @@ def test_a_heartbeat_never_waits_behind_git_or_a_setup(coordinate: Callable[...,
             listed = house.ask("GET", "/locks", timeout_s=10)
         finally:
             gate.touch()
-        assert [one.result(60)["state"] for one in made] == ["ready"] * 4
+        assert [future.result(60)["state"] for future in made] == ["ready"] * 4
     assert max(took) < 5
     assert [row["file_path"] for row in listed] == ["src/a.py"]

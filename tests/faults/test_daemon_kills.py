@@ -103,22 +103,22 @@ def test_writers_killed_every_few_milliseconds_lose_no_acknowledgement(tmp_path:
     assert done.returncode == 0, done.stderr
     *lines, last = done.stdout.splitlines()
     assert last == "kills 60"
-    said = [line.split() for line in lines]
-    print(f"{len(said)} acknowledgements")
+    acknowledged = [line.split() for line in lines]
+    print(f"{len(acknowledged)} acknowledgements")
     open_schema(path)  # checks the file, as every start does
     with closing(sqlite3.connect(path)) as conn:
         assert conn.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         rows = {row[0]: row for row in conn.execute("SELECT task_id, status, fencing_token FROM tasks")}
         ended = Counter(conn.execute("SELECT task_id FROM events WHERE kind = 'task.completed'"))
-    for kind, task_id, token in said:
+    for kind, task_id, token in acknowledged:
         assert task_id in rows, f"an acknowledged task is gone: {kind}"
         if kind == "claimed":
             assert rows[task_id][2] >= int(token)
         if kind == "completed":
             assert rows[task_id][1] == "completed" and ended[(task_id,)] == 1
-    claims = [(task_id, token) for kind, task_id, token in said if kind == "claimed"]
+    claims = [(task_id, token) for kind, task_id, token in acknowledged if kind == "claimed"]
     assert len(claims) == len(set(claims)), "a task was given to two"
-    assert {kind for kind, _, _ in said} == {"submitted", "claimed", "completed"}
+    assert {kind for kind, _, _ in acknowledged} == {"submitted", "claimed", "completed"}
 
 
 POINTS = ("worktree.added", "task.started", "worktree.salvaged", "queue.verification_started", "landing.target_moved")

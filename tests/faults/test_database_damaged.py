@@ -112,11 +112,11 @@ def test_a_damaged_file_at_the_start_has_the_same_remedy(house: Coordinated, tmp
 
 @pytest.mark.req("HANDOFF-4")
 def test_an_agent_is_told_that_a_damaged_database_is_unavailable(house: Coordinated) -> None:
-    async def scene(one: Agent) -> None:
-        await one.call("register_session")
+    async def scene(agent: Agent) -> None:
+        await agent.call("register_session")
         overwrite(house.root / ".corral" / "corral.db")
         for _attempt in range(100):  # until a page that it has not in memory is read
-            answer = await one.call("write_handoff", summary="The login works.")
+            answer = await agent.call("write_handoff", summary="The login works.")
             if not answer["success"]:
                 break
         assert (answer["success"], answer["error"]) == (False, "database_unavailable")
@@ -139,8 +139,8 @@ def test_no_write_is_acknowledged_beside_one_that_met_the_damage(db: Database) -
     from corral.core.errors import DatabaseDamaged
     from corral.store.engine.writes import Write
 
-    found: list[DatabaseDamaged] = []
-    db.on_damage = found.append
+    damages: list[DatabaseDamaged] = []
+    db.on_damage = damages.append
     innocent = Write(lambda conn: conn.exec_driver_sql("INSERT INTO event_cursors VALUES ('r', 1)").rowcount)
 
     def meets(conn: object) -> None:
@@ -157,7 +157,7 @@ def test_no_write_is_acknowledged_beside_one_that_met_the_damage(db: Database) -
         innocent.outcome()
     with pytest.raises(DatabaseDamaged):
         db.read(lambda conn: conn.exec_driver_sql("SELECT 1").scalar())
-    assert len(found) == 1
+    assert len(damages) == 1
 
 
 LISTENER = """

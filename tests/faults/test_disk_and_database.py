@@ -176,7 +176,7 @@ def test_what_failed_on_a_full_disk_is_no_failure_though_there_is_room_when_that
     house.run("wait", task, "--timeout", "60")
     detail = house.json("task", "detail", task)
     assert (detail["outcome"], detail["attempts"]) == ("landed", 1), "nothing is counted"
-    assert [one["error_code"] for one in detail["attempt_history"]] == ["disk_full", None]
+    assert [attempt["error_code"] for attempt in detail["attempt_history"]] == ["disk_full", None]
 
 
 def _words(process: psutil.Process) -> list[str]:
@@ -320,11 +320,11 @@ def test_of_many_starters_one_wins_also_after_the_winner_was_killed(house: Coord
         assert [starter.wait(90) for starter in starters] == [0] * 8
         pids.append(house.daemon_pid())
         mine = [
-            one
-            for one in psutil.process_iter(["cmdline"])
-            if {"corral.daemon", str(house.root)} <= set(one.info["cmdline"] or ())
+            process
+            for process in psutil.process_iter(["cmdline"])
+            if {"corral.daemon", str(house.root)} <= set(process.info["cmdline"] or ())
         ]
-        assert [one.pid for one in mine] == pids[-1:]
+        assert [process.pid for process in mine] == pids[-1:]
         house.kill_daemon()
     assert None not in pids and len(set(pids)) == 2
 

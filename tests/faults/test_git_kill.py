@@ -98,16 +98,16 @@ worktrees.add(me, Path(sys.argv[2]), "corral/w1", sys.argv[3])
 def kill_all_of(process: subprocess.Popen[bytes]) -> None:
     """Kill a process and all that it started, at one moment: each is halted first, so that none starts another one."""
     halted: dict[int, psutil.Process] = {}
-    while found := [one for one in family(process.pid) if one.pid not in halted]:
-        for one in found:
-            halted[one.pid] = one
+    while processes := [process for process in family(process.pid) if process.pid not in halted]:
+        for member in processes:
+            halted[member.pid] = member
             with suppress(psutil.NoSuchProcess):
-                one.suspend()
-    for one in halted.values():
+                member.suspend()
+    for member in halted.values():
         with suppress(psutil.NoSuchProcess):
-            one.kill()
+            member.kill()
     process.wait()
-    _, left = psutil.wait_procs([one for one in halted.values() if one.pid != process.pid], timeout=20)
+    _, left = psutil.wait_procs([member for member in halted.values() if member.pid != process.pid], timeout=20)
     assert not left
 
 

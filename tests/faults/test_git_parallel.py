@@ -56,9 +56,9 @@ def looping(*args: str, cwd: Path) -> Iterator[list[int]]:
 
 
 def all_whole(repo: Path, count: int) -> None:
-    found = listing.entries(open_repository(repo / ".git"))[1:]
-    assert len(found) == count and not any(entry.locked is not None or entry.prunable for entry in found)
-    for entry in found:
+    entries = listing.entries(open_repository(repo / ".git"))[1:]
+    assert len(entries) == count and not any(entry.locked is not None or entry.prunable for entry in entries)
+    for entry in entries:
         assert git(entry.path, "status", "--porcelain", "--branch") == f"## {entry.path.name.replace('w', 'corral/w')}"
     assert len(git(repo, "for-each-ref", "refs/heads/corral").splitlines()) == count
 

@@ -25,21 +25,21 @@ def test_killed_at_every_step_of_an_improvement(
 ) -> None:
     house.configure("agents: {improve: {rounds: 1}}\n")
     file = scribe(house, BAD)
-    said = script(text(proposal(GOOD, rubric="It is tidy.")), say="Its work is bad.")
+    feedback = script(text(proposal(GOOD, rubric="It is tidy.")), say="Its work is bad.")
     house.stop()
     for step in STEPS:
         monkeypatch.setenv(VARIABLE, f"improvement.{step}")
         with suppress(CorralError):  # it may die before it answers
             if step == "begun":
-                body = {"feedback": said, "deploy_if_better": True}
+                body = {"feedback": feedback, "deploy_if_better": True}
                 house.ask("POST", "/agents/scribe/improvement", body)
             else:
                 house.ask("GET", "/status")
         eventually(lambda: house.daemon_pid() is None)
     monkeypatch.delenv(VARIABLE)
-    found = ended(house)
-    assert (found["state"], found["reason"]) == ("done", None), found
-    report = found["report"]
+    improvement = ended(house)
+    assert (improvement["state"], improvement["reason"]) == ("done", None), improvement
+    report = improvement["report"]
     assert (report["recommendation"], report["deployed"]) == ("deploy", str(file)) and GOOD in file.read_text()
     assert report["judged"]["new"] == 1 and len(stage.asked(COMPARED)) == 2
     assert len(of_improvement(house)) == 1 + 2 + 2, "one proposal, a run by each version, a judge for each order"

@@ -62,14 +62,14 @@ def test_a_volume_that_is_full_for_half_a_minute_fails_nobody(
     fill(volume)
     gate.touch()
     world.spend(30, deadline_s=60)
-    rows = [world.merge(one) for one in ids]
+    rows = [world.merge(merge_id) for merge_id in ids]
     assert {row["state"] for row in rows} <= {"queued", "verifying"}, rows
     assert world.settled == []
     paused = world.pause()
     assert paused is not None and "pace left" in paused["reason"] + str(rows)
     (volume / "filler").unlink()
     world.spend(60, deadline_s=90)
-    assert world.settled == [(one, "landed") for one in ids], "all of them, without anybody's help"
+    assert world.settled == [(merge_id, "landed") for merge_id in ids], "all of them, without anybody's help"
     world.close()
 
 
@@ -82,7 +82,7 @@ def test_a_command_that_is_killed_every_time_is_shown_everywhere_and_the_target_
     first = house.submit("one", "echo 1 > one.txt")
     behind = house.submit("two", "echo 2 > two.txt", "--wait-for", first)
     need = eventually(
-        lambda: [one for one in house.json("status")["needs_you"] if one["kind"] == "paused_target"], deadline_s=60
+        lambda: [need for need in house.json("status")["needs_you"] if need["kind"] == "paused_target"], deadline_s=60
     )[0]
     assert "Nothing lands on main" in need["what"] and "killed from outside" in need["what"]
     assert "main is paused" in house.run("merge", "list").stdout

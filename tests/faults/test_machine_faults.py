@@ -70,7 +70,7 @@ def test_a_full_worktrees_volume_fails_nobody_and_all_goes_on_when_it_is_free(
         ballast = fill(volume)
         ids = [house.submit(f"waits {number}", f"echo x > {number}.txt") for number in range(3)]
         (need,) = eventually(
-            lambda: [one for one in house.json("status")["needs_you"] if one["kind"] == "paused_claiming"]
+            lambda: [need for need in house.json("status")["needs_you"] if need["kind"] == "paused_claiming"]
         )
         assert "is full" in need["what"] and "Free space" in need["remedy"]
         delay = eventually(lambda: house.json("task", "detail", ids[-1])["delay"])
@@ -84,7 +84,7 @@ def test_a_full_worktrees_volume_fails_nobody_and_all_goes_on_when_it_is_free(
         for task_id in (running, *ids):
             detail = house.json("task", "detail", task_id)
             assert detail["merge"]["state"] == "landed" and detail["attempts"] == 1, "nothing is counted"
-        kinds = [one["kind"] for one in house.json("status")["needs_you"]]
+        kinds = [need["kind"] for need in house.json("status")["needs_you"]]
         assert "paused_claiming" not in kinds
         house.stop()
 
@@ -137,7 +137,7 @@ def test_a_pause_that_nobody_waits_for_is_forgotten(repo: Path) -> None:
         ids = [house.submit("true") for _ in range(2)]
         house.until(lambda: house.supervisor.pause is not None and not house.supervisor.running_count())
         for task_id in ids:
-            house.db.write(lambda conn, one=task_id: tasks.cancel(conn, one, house.now(), house.settings.tasks))  # type: ignore[misc]
+            house.db.write(lambda conn, task=task_id: tasks.cancel(conn, task, house.now(), house.settings.tasks))  # type: ignore[misc]
         house.until(lambda: house.supervisor.pause is None)
     finally:
         house.close()
@@ -160,8 +160,8 @@ def test_a_process_that_the_machine_cannot_start_is_no_fault_of_its_program(
 def test_who_was_killed_by_the_kernel_for_want_of_memory_is_told_from_who_killed_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kills: list[int | None], code: str
 ) -> None:
-    told = iter(kills)
+    kill = iter(kills)
     for module in (keeping, worker):  # at the start, and at the end
-        monkeypatch.setattr(module, "kernel_kills", lambda: next(told))
+        monkeypatch.setattr(module, "kernel_kills", lambda: next(kill))
     running = CommandRunner(os.environ).start(make_assignment(tmp_path, command="kill -9 $$"), clock())
     assert finish(running).error_code == code

@@ -118,7 +118,7 @@ def test_a_worker_that_stops_its_own_daemon_is_refused_by_every_way_there_is(
     coordinate: Callable[..., Coordinated], tmp_path: Path
 ) -> None:
     house = coordinate()
-    script, said = tmp_path / "stop.py", tmp_path / "said"
+    script, output = tmp_path / "stop.py", tmp_path / "said"
     script.write_text(STOP_BY_HTTP)
     corral = f"PYTHONPATH={SOURCE} {sys.executable} -m corral -C {house.root}"
     place = socket_path(find_project(house.root))
@@ -126,12 +126,12 @@ def test_a_worker_that_stops_its_own_daemon_is_refused_by_every_way_there_is(
         "stops its daemon",
         f"{{ for words in 'daemon stop' 'daemon restart' 'uninstall --yes'; do {corral} $words --json; echo; done; "
         f"{sys.executable} {script} {place}; env -i {sys.executable} {script} {place}; "
-        f"{sys.executable} {script} {place} and leave | cat; }} > {said} 2>&1; echo x > done.txt",
+        f"{sys.executable} {script} {place} and leave | cat; }} > {output} 2>&1; echo x > done.txt",
     )
     pid = house.daemon_pid()
     house.run("wait", task, "--timeout", "60")
     assert house.daemon_pid() == pid
-    answers = [json.loads(line)["error"] for line in said.read_text().splitlines() if line.strip()]
-    assert [answer["name"] for answer in answers] == ["own_daemon"] * 6, said.read_text()
+    answers = [json.loads(line)["error"] for line in output.read_text().splitlines() if line.strip()]
+    assert [answer["name"] for answer in answers] == ["own_daemon"] * 6, output.read_text()
     assert f"Task {task[:8]} may not stop" in answers[0]["message"]
     assert house.run("daemon", "stop").returncode == 0, "anybody else's request is heard"

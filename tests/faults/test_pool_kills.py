@@ -58,14 +58,14 @@ def live(root: Path, number: int, **extra: str) -> int:
     return child.returncode
 
 
-def check(root: Path, one: House, numbers: list[int]) -> None:
+def check(root: Path, house: House, numbers: list[int]) -> None:
     """Every task is through at its first attempt, and of worktrees there are the kept ones, whole."""
-    one.until(one.idle, 60)
-    found = {row["title"]: row for row in one.db.read(merges.listing)}
-    assert sorted(found) == [f"work {number}" for number in numbers]
-    for row in found.values():
+    house.until(house.idle, 60)
+    rows = {row["title"]: row for row in house.db.read(merges.listing)}
+    assert sorted(rows) == [f"work {number}" for number in numbers]
+    for row in rows.values():
         assert row["task_id"] is not None and row["base_sha"] is not None
-        assert one.detail(row["task_id"])["attempts"] == 1
+        assert house.detail(row["task_id"])["attempts"] == 1
         assert git(root, "rev-parse", f"refs/heads/{row['branch']}") == row["head_sha"]
         number = row["title"].removeprefix("work ")
         assert git(root, "diff", "--name-only", row["base_sha"], row["head_sha"]).split() == [
@@ -74,20 +74,20 @@ def check(root: Path, one: House, numbers: list[int]) -> None:
         ]
         seen = {*git(root, "show", f"{row['head_sha']}:seen-{number}.txt").split(), ".gitignore"}
         assert seen == {*git(root, "ls-tree", "--name-only", row["base_sha"]).split(), f"seen-{number}.txt"}
-    names = {row["name"] for row in pooled(one)}
+    names = {row["name"] for row in pooled(house)}
     assert {path.name for path in worktrees_in(root)} == names
     listed = git(root, "worktree", "list", "--porcelain").split("\n\n")[1:]
     assert {Path(entry.splitlines()[0].removeprefix("worktree ")).name for entry in listed} == names
     assert all("detached" in entry and "locked" not in entry for entry in listed)
-    for kept in pooled(one):
+    for kept in pooled(house):
         assert git(Path(kept["path"]), "--no-optional-locks", "status", "--porcelain", "--ignored") == ""
 
     def branches() -> list[str]:
         return sorted(git(root, "for-each-ref", "--format=%(refname:short)", "refs/heads/corral").split())
 
     # The branch of a start that was killed is swept away, after its task has ended perhaps.
-    one.until(lambda: branches() == sorted(row["branch"] for row in found.values()), 30)
-    assert salvage.listing(one.worktree_context.repo) == [], "all work is on the branches"
+    house.until(lambda: branches() == sorted(row["branch"] for row in rows.values()), 30)
+    assert salvage.listing(house.worktree_context.repo) == [], "all work is on the branches"
     assert git(root, "fsck", "--connectivity-only", "--no-dangling") == "" and git(root, "status", "--porcelain") == ""
 
 
@@ -96,12 +96,12 @@ def check(root: Path, one: House, numbers: list[int]) -> None:
 def test_killed_while_a_worktree_goes_into_the_pool(repo: Path, house: Open, point: str) -> None:
     commit(repo, {".gitignore": "*.log\n"})
     assert live(repo, 1, CORRAL_CRASH_AT=point) == -signal.SIGKILL, "the point was never reached"
-    one = house()
-    check(repo, one, [1])
-    assert len(pooled(one)) == (point == "pool.kept")
-    run(one, **{k: v for k, v in work(2).items() if k == "command"}, title="work 2")
-    check(repo, one, [1, 2])
-    assert used(one) == (point == "pool.kept")
+    home = house()
+    check(repo, home, [1])
+    assert len(pooled(home)) == (point == "pool.kept")
+    run(home, **{k: v for k, v in work(2).items() if k == "command"}, title="work 2")
+    check(repo, home, [1, 2])
+    assert used(home) == (point == "pool.kept")
 
 
 @pytest.mark.req("FR-QUEUE-005")
@@ -112,7 +112,7 @@ def test_killed_while_a_worktree_comes_out_of_the_pool(repo: Path, house: Open, 
     git(repo, "rm", "-q", "old.txt")
     commit(repo, {"new.txt": "x\n"})
     assert live(repo, 2, CORRAL_CRASH_AT=point) == -signal.SIGKILL, "the point was never reached"
-    one = house()
-    check(repo, one, [1, 2])
-    run(one, **{k: v for k, v in work(3).items() if k == "command"}, title="work 3")
-    check(repo, one, [1, 2, 3])
+    home = house()
+    check(repo, home, [1, 2])
+    run(home, **{k: v for k, v in work(3).items() if k == "command"}, title="work 3")
+    check(repo, home, [1, 2, 3])

@@ -127,9 +127,9 @@ def test_how_far_a_landing_came_is_on_the_disk(repo: Path, through: set[int]) ->
 def test_what_a_git_of_ours_writes_is_on_the_disk_when_it_ends(
     repo: Path, tmp_path: Path, words: tuple[str, ...]
 ) -> None:
-    told = tmp_path / "told"
-    open_repository(repo / ".git").check(*words, env={**as_env(CORRAL), "GIT_TRACE2_EVENT": str(told)})
-    assert '"fsync/hardware-flush"' in told.read_text()
+    trace = tmp_path / "told"
+    open_repository(repo / ".git").check(*words, env={**as_env(CORRAL), "GIT_TRACE2_EVENT": str(trace)})
+    assert '"fsync/hardware-flush"' in trace.read_text()
 
 
 def test_a_lock_on_the_index_that_was_emptied_is_still_known_as_ours(repo: Path) -> None:
@@ -157,7 +157,7 @@ def test_objects_that_were_emptied_stop_nobody_and_are_written_again(
     for process in reversed(lost):
         with suppress(psutil.NoSuchProcess):
             process.kill()
-    eventually(lambda: not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in lost))
+    eventually(lambda: not any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in lost))
     for sha in loose(house.root) - known:
         (house.root / ".git" / "objects" / sha[:2] / sha[2:]).chmod(0o644)
         (house.root / ".git" / "objects" / sha[:2] / sha[2:]).write_bytes(b"")

@@ -179,11 +179,11 @@ def kill_at_random(house: Coordinated, plan: Plan, ask: Asking, chance: random.R
 
 def kill_the_server(house: Coordinated) -> bool:
     """Kill -9; whether there was one: the poison may just have been faster."""
-    found = [process for process, words in processes_of(house.root) if "corral.daemon" in words]
-    for process in found:
+    processes = [process for process, words in processes_of(house.root) if "corral.daemon" in words]
+    for process in processes:
         with suppress(psutil.Error):
             process.kill()
-    return bool(found)
+    return bool(processes)
 
 
 def jq(file: Path, question: str) -> Any:
@@ -223,8 +223,8 @@ def test_a_roadmap_of_thirty_tasks_is_worked_off_whatever_is_killed(
     check_the_target(house, thirty)
     check_the_dead(house, thirty, ask, folder)
     check_the_files(house, thirty)
-    told = {name: status for name, status in thirty.expected.items() if status != "pending"}
-    assert plan.path.read_bytes() == with_statuses(thirty.text.encode(), told), "comments and order stay"
+    statuses = {name: status for name, status in thirty.expected.items() if status != "pending"}
+    assert plan.path.read_bytes() == with_statuses(thirty.text.encode(), statuses), "comments and order stay"
     assert read_roadmap(plan.path.read_bytes()).problems == ()
     assert rows(house, "PRAGMA integrity_check") == [("ok",)] and rows(house, "PRAGMA foreign_key_check") == []
     assert git(house.root, "fsck", "--connectivity-only", "--no-dangling") == ""
@@ -280,8 +280,8 @@ def check_the_files(house: Coordinated, thirty: Thirty) -> None:
     claims = dict(rows(
         house, "SELECT t.title, count(*) FROM events e JOIN tasks t USING (task_id) WHERE e.kind = 'task.claimed' GROUP BY 1"
     ))  # fmt: skip
-    assert {name: found["selected"] for name, found in counts.items()} == claims
-    assert {name for name, found in counts.items() if found.get("completed") == 1} == set(thirty.parts)
+    assert {name: count["selected"] for name, count in counts.items()} == claims
+    assert {name for name, count in counts.items() if count.get("completed") == 1} == set(thirty.parts)
     assert jq(leases, JQ_LEASED) == []
     assert jq(leases, 'map(select(.status == "active")) | length') == sum(claims.values())
     for name, agent in thirty.parts.items():
@@ -292,4 +292,4 @@ def check_the_files(house: Coordinated, thirty: Thirty) -> None:
         written = {file.stem for file in folder.glob("*.md")} - {"summary"}
         assert written == set(PHASES.get(agent or "", ())), name
         assert all((folder / f"{phase}.md").read_text() == f"{phase} of {name}\n" for phase in written)
-    assert {one.name for one in (state / "evidence").iterdir()} == {*thirty.parts, *thirty.never}
+    assert {file.name for file in (state / "evidence").iterdir()} == {*thirty.parts, *thirty.never}

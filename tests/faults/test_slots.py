@@ -70,7 +70,7 @@ def test_a_slot_whose_worktree_is_deleted_under_it_is_made_again_and_the_other_g
     world.run()
     assert states(world, *ids) == ["landed"] * 2 and world.pause() is None
     assert world.events().count("worktree.replaced") == 1
-    assert {world.receipt(one)["status"] for one in ids} == {"passed"}
+    assert {world.receipt(merge_id)["status"] for merge_id in ids} == {"passed"}
     assert str(place) in seen.read_text().split()[2:] or slot == 2, "what was verified in the other one is not lost"
 
 
@@ -216,7 +216,7 @@ def test_a_port_that_another_slot_has_blames_nobody_and_the_next_run_one_at_a_ti
     )
     world.landing = Landing(verify=[f'python3 -c "{code}" || {{ touch {met}; exit 1; }}'], reruns=0)
     ids = [submitted(world, "one"), submitted(world, "two", "release")]
-    world.step_until(lambda: any(world.merge(one)["reason"] for one in ids))
+    world.step_until(lambda: any(world.merge(merge_id)["reason"] for merge_id in ids))
     waits = next(row for row in map(world.merge, ids) if row["reason"])
     assert waits["state"] == "queued" and "may have had that port" in why(waits) and "$CORRAL_PORTS" in why(waits)
     ids += [submitted(world, "three"), submitted(world, "four", "release")]
@@ -227,7 +227,7 @@ def test_a_port_that_another_slot_has_blames_nobody_and_the_next_run_one_at_a_ti
     assert states(world, *ids) == ["landed"] * 4
     ran = world.db.read(lambda conn: conn.execute(select(verification_runs).order_by("run_id")).mappings().all())
     assert ran[0]["ended_at"] > ran[1]["started_at"]
-    assert all(one["ended_at"] <= other["started_at"] for one, other in pairwise(ran[1:])), "one at a time"
+    assert all(run["ended_at"] <= other["started_at"] for run, other in pairwise(ran[1:])), "one at a time"
 
 
 @pytest.mark.req("I5")

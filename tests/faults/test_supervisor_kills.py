@@ -99,13 +99,13 @@ def stored(root: Path) -> dict[str, str]:
 @pytest.mark.parametrize(("point", "item"), POINTS)
 def test_killed_at_a_named_point(repo: Path, point: str, item: dict[str, Any]) -> None:
     child = in_a_process(repo, [item], CORRAL_CRASH_AT=point)
-    said = child.communicate(timeout=60)[0].split()[1:]
+    acknowledged = child.communicate(timeout=60)[0].split()[1:]
     assert child.returncode == -signal.SIGKILL, "the point was never reached"
     titles = stored(repo)
-    assert set(said) <= set(titles), "an acknowledged task is gone"
+    assert set(acknowledged) <= set(titles), "an acknowledged task is gone"
     check(repo, list(titles), heads_for=sum(title != "broken" for title in titles.values()))
     if "broken" in titles.values():
-        assert any("half.txt" in one.files for one in salvage.listing(open_repository(repo / ".git")))
+        assert any("half.txt" in saved_work.files for saved_work in salvage.listing(open_repository(repo / ".git")))
 
 
 @pytest.mark.req("FR-QUEUE-005")
@@ -164,7 +164,7 @@ def test_a_worker_that_died_with_its_daemon_is_ended_salvaged_and_begun_again_at
         gate.touch()
         assert house.until_status(task_id, "completed")["attempts"] == 1
         house.until(house.idle, 20)
-        assert any("orphan.txt" in one.files for one in salvage.listing(house.worktree_context.repo))
+        assert any("orphan.txt" in saved_work.files for saved_work in salvage.listing(house.worktree_context.repo))
         kinds = [event["kind"] for event in house.detail(task_id)["history"]]
         assert "task.interrupted" in kinds and "task.resumed" in kinds
     finally:
@@ -312,7 +312,7 @@ def test_a_task_cancelled_whose_worker_outlived_its_daemon_ends_after_it_with_it
         assert ended["error_code"] == ("cancelled_by_orchestrator" if convention else None)
         assert find_marked(task_id) == [], "it ends after its worker"
         house.until(lambda: not house.in_use())
-        assert any("part.txt" in one.files for one in salvage.listing(open_repository(repo / ".git")))
+        assert any("part.txt" in saved_work.files for saved_work in salvage.listing(open_repository(repo / ".git")))
     finally:
         kill(task_id)
         house.close()
@@ -325,14 +325,14 @@ LONG_SETUP = IMPATIENT.model_copy(
 
 def setting_up(house: House) -> int:
     """Wait until a worktree is being set up; the setup command's process."""
-    found: list[Path] = []
+    folders: list[Path] = []
 
     def seen() -> bool:
-        found[:] = house.worktree_context.root.glob("*/setting-up")
-        return bool(found)
+        folders[:] = house.worktree_context.root.glob("*/setting-up")
+        return bool(folders)
 
     house.until(seen)
-    return int(found[0].read_text())
+    return int(folders[0].read_text())
 
 
 def test_stopping_the_daemon_ends_a_setup_command_and_the_attempt_is_not_counted(repo: Path) -> None:

@@ -71,11 +71,11 @@ class Person(threading.Thread):
     def _look(self, staged: set[str]) -> None:
         # In the middle of a landing HEAD is ahead of the index: what lasts is wrong, not what is there for a moment.
         for _ in range(50):
-            found = set(git(self.repo, "status", "--porcelain", "--untracked-files=no").splitlines())
-            if found == (expected := {f"A  {name}" for name in staged}):
+            status = set(git(self.repo, "status", "--porcelain", "--untracked-files=no").splitlines())
+            if status == (expected := {f"A  {name}" for name in staged}):
                 return
             self.over.wait(0.02)
-        self.wrong += sorted(found ^ expected)
+        self.wrong += sorted(status ^ expected)
 
 
 @pytest.mark.slow("A race shows itself in many rounds of landings beside a person's commands.")

@@ -85,8 +85,8 @@ def test_the_tools_of_other_servers_are_looked_at_too(house: Coordinated, join: 
     ada.edits(HELD)
     killed_for_good(house)
     moves = {"source": HELD, "destination": "new.md"}, {"old_path": HELD, "new_path": "new.md"}
-    for given in ({"path": HELD}, {"pathInProject": HELD}, {"filePath": HELD}, *moves):
-        assert denied(hook_before_edit(house.root, HELD, tool_name="mcp__fs__write", tool_input=given))
+    for arguments in ({"path": HELD}, {"pathInProject": HELD}, {"filePath": HELD}, *moves):
+        assert denied(hook_before_edit(house.root, HELD, tool_name="mcp__fs__write", tool_input=arguments))
     assert denied(hook_before_edit(house.root, HELD, tool_name="mcp__fs__read", tool_input={"id": HELD})) is None
 
 
@@ -204,7 +204,7 @@ def test_what_passed_meanwhile_is_said_and_becomes_a_lock(house: Coordinated, jo
     house.run("daemon", "stop")
     unstartable(house)
     # On a busy machine a start takes longer to fail than an edit waits for it.
-    answer = eventually(lambda: said if "private folder" in told(said := ben.edits(FREE)) else None)
+    answer = eventually(lambda: answer_of_edit if "private folder" in told(answer_of_edit := ben.edits(FREE)) else None)
     assert "does not answer: " in told(answer) and FREE in told(answer)
     assert answer["systemMessage"] == told(answer)
     (house.root / ".corral" / "run").chmod(0o700)
@@ -310,14 +310,14 @@ def test_without_valid_settings_a_daemon_does_not_start_and_a_session_is_told_wh
     (house.root / ".corral" / "config.yaml").write_text("locks: {ttl_s: soon}\n")
 
     def said_at_start() -> dict[str, Any]:
-        said: dict[str, Any] = json.loads(fire(house.root, "SessionStart", source="startup").stdout)
-        return said
+        answer: dict[str, Any] = json.loads(fire(house.root, "SessionStart", source="startup").stdout)
+        return answer
 
     # On a busy machine a start may take longer to fail than a session waits for it.
-    said = eventually(lambda: said if "ttl_s" in (said := said_at_start())["systemMessage"] else None)
-    line = said["systemMessage"]
+    answer = eventually(lambda: answer if "ttl_s" in (answer := said_at_start())["systemMessage"] else None)
+    line = answer["systemMessage"]
     assert "does not guard this session" in line and "\n" not in line and "`corral daemon start`" in line
-    assert said["hookSpecificOutput"]["additionalContext"] == line
+    assert answer["hookSpecificOutput"]["additionalContext"] == line
 
 
 def test_sessions_share_the_backoff_of_starts_that_fail(house: Coordinated, join: Join) -> None:

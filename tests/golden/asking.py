@@ -112,8 +112,8 @@ class Door:
         try:
             link.request(method, PREFIX + target, data, sent)
             answer = link.getresponse()
-            said = {name.lower(): value for name, value in answer.getheaders() if name.lower() in _HEADERS}
-            return {"status": answer.status, "headers": said, "body": body_of(answer.read())}
+            named_headers = {name.lower(): value for name, value in answer.getheaders() if name.lower() in _HEADERS}
+            return {"status": answer.status, "headers": named_headers, "body": body_of(answer.read())}
         finally:
             link.close()
 

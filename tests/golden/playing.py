@@ -92,9 +92,9 @@ def keep_document(answers: Answers) -> None:
         if isinstance(value, dict):
             kind, _, name = value.get("$ref", "").removeprefix("#/components/").partition("/")
             if kind == "schemas":
-                found = {**made["components"][kind][name], **value}
-                del found["$ref"]
-                return f"<{name}>" if name in inside else whole(found, (*inside, name))
+                schema = {**made["components"][kind][name], **value}
+                del schema["$ref"]
+                return f"<{name}>" if name in inside else whole(schema, (*inside, name))
             return {key: whole(inner, inside) for key, inner in value.items() if key not in ("title", "operationId")}
         return [whole(inner, inside) for inner in value] if isinstance(value, list) else value
 
@@ -162,11 +162,11 @@ def be_refused(house: Coordinated, answers: Answers) -> None:
 
 def _fields(operation: dict[str, Any]) -> set[str]:
     """The fields of an operation's body."""
-    found: set[str] = set()
+    fields: set[str] = set()
     for content in operation.get("requestBody", {"content": {}})["content"].values():
         named = content["schema"].get("$ref", "").rpartition("/")[2]
-        found |= set(document()["components"]["schemas"].get(named, content["schema"]).get("properties", {}))
-    return found
+        fields |= set(document()["components"]["schemas"].get(named, content["schema"]).get("properties", {}))
+    return fields
 
 
 def _operations() -> Iterator[tuple[str, dict[str, Any]]]:

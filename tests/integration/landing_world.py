@@ -224,8 +224,8 @@ class World:
         return self.finish(self.submit(branch, **values))
 
     def log(self, merge_id: str, run: str | None = None) -> str:
-        found = runs.find(self.db, self.project, merge_id, run)
-        file = runs.log_of(self.project, found) if found is not None else None
+        run_row = runs.find(self.db, self.project, merge_id, run)
+        file = runs.log_of(self.project, run_row) if run_row is not None else None
         assert file is not None
         return file.read_text()
 

@@ -30,8 +30,8 @@ def houses(root: Path) -> Iterator[Open]:
         return opened[-1]
 
     yield open_house
-    for one in opened:
-        one.close()
+    for home in opened:
+        home.close()
 
 
 _LOOK = """
@@ -66,36 +66,36 @@ def look(into: Path) -> str:
     return f"{sys.executable} {script} {into}"
 
 
-def run(one: House, command: str, status: str = "completed", **fields: Any) -> dict[str, Any]:
+def run(house: House, command: str, status: str = "completed", **fields: Any) -> dict[str, Any]:
     """Run a task to its end, and until its worktree is given back."""
-    detail = one.until_status(one.submit(command, **fields), status)
-    one.settle()
+    detail = house.until_status(house.submit(command, **fields), status)
+    house.settle()
     return detail
 
 
-def seen(one: House, into: Path) -> dict[str, Any]:
+def seen(house: House, into: Path) -> dict[str, Any]:
     """What the next task sees, with the place and the inode of its worktree apart."""
-    run(one, look(into))
+    run(house, look(into))
     content: dict[str, Any] = json.loads(into.read_text())
     return content
 
 
-def apart(found: dict[str, Any]) -> dict[str, Any]:
+def apart(facts: dict[str, Any]) -> dict[str, Any]:
     """What two tasks must see alike."""
-    return {name: value for name, value in found.items() if name not in ("place", "inode")}
+    return {name: value for name, value in facts.items() if name not in ("place", "inode")}
 
 
-def pooled(one: House) -> list[WorktreeRow]:
-    return one.db.read(lambda conn: worktree_rows.listing(conn, states=(WorktreeState.POOLED,)))
+def pooled(house: House) -> list[WorktreeRow]:
+    return house.db.read(lambda conn: worktree_rows.listing(conn, states=(WorktreeState.POOLED,)))
 
 
-def counted(one: House, which: Literal["not_kept", "not_used"]) -> dict[str, int]:
+def counted(house: House, which: Literal["not_kept", "not_used"]) -> dict[str, int]:
     """The reasons why worktrees were ``not_kept`` or ``not_used``, and how often."""
-    return {row["reason"]: row["count"] for row in overview(one.worktree_context)[which]}
+    return {row["reason"]: row["count"] for row in overview(house.worktree_context)[which]}
 
 
-def used(one: House) -> int:
-    return int(overview(one.worktree_context)["used"])
+def used(house: House) -> int:
+    return int(overview(house.worktree_context)["used"])
 
 
 def inode(row: WorktreeRow) -> int:

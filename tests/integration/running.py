@@ -57,7 +57,7 @@ def make_assignment(folder: Path, **changes: Any) -> Assignment:
     """An assignment in ``folder/worktree`` with its log beside; any field can be given."""
     worktree = changes.pop("worktree", folder / "worktree")
     worktree.mkdir(exist_ok=True)
-    given: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "task_id": str(uuid.uuid4()),
         "attempt": 1,
         "title": "a task",
@@ -72,7 +72,7 @@ def make_assignment(folder: Path, **changes: Any) -> Assignment:
         "identity_env": {},
         "project_id": PROJECT_ID,
     }
-    return Assignment(**{**given, **changes})
+    return Assignment(**{**fields, **changes})
 
 
 def look(running: Running, until: Callable[[Observation], object], *, deadline_s: float = DEADLINE_S) -> Observation:

@@ -181,8 +181,8 @@ IMPATIENT = settings_with(
 def live_on(root: Path, items: list[dict[str, Any]]) -> None:
     """Be the daemon of ``root`` until everything has ended; says ``up``, and each task's id once it is acknowledged."""
     print("up", flush=True)
-    given = os.environ.get("SETTINGS")
-    house = House(root, Settings.model_validate_json(given) if given else IMPATIENT)
+    settings = os.environ.get("SETTINGS")
+    house = House(root, Settings.model_validate_json(settings) if settings else IMPATIENT)
     for item in items:
         print(house.submit_all([item])[0], flush=True)
     house.until(lambda: house.idle(), 60)
@@ -208,5 +208,5 @@ def houses(repo: Path) -> Iterator[Callable[..., House]]:
         return opened[-1]
 
     yield open_house
-    for one in opened:
-        one.close()
+    for house in opened:
+        house.close()

@@ -39,7 +39,7 @@ class Supplied(World):
 
     def dependencies(self, merge: MergeRow) -> dict[str, dict[str, Any]]:
         """Those of them that are dependency folders, by path."""
-        return {one["path"]: one for one in self.inputs(merge).get("dependencies", ())}
+        return {dependency["path"]: dependency for dependency in self.inputs(merge).get("dependencies", ())}
 
 
 def package(modules: Path, name: str, text: str) -> Path:

@@ -21,9 +21,12 @@ from tests.support.files import put
 def _call(
     house: Coordinated, method: str = "GET", path: str = "/api/v1/health", body: str | None = None, **headers: str
 ) -> tuple[int, Any, dict[str, str]]:
-    said = json.loads((house.root / ".corral/run/daemon.json").read_text())
-    connection = http.client.HTTPConnection("127.0.0.1", said["port"], timeout=10)
-    sent = {"Host": f"127.0.0.1:{said['port']}", **{name.replace("_", "-"): value for name, value in headers.items()}}
+    address = json.loads((house.root / ".corral/run/daemon.json").read_text())
+    connection = http.client.HTTPConnection("127.0.0.1", address["port"], timeout=10)
+    sent = {
+        "Host": f"127.0.0.1:{address['port']}",
+        **{name.replace("_", "-"): value for name, value in headers.items()},
+    }
     connection.request(method, path, body=body, headers={name: value for name, value in sent.items() if value})
     answer = connection.getresponse()
     content = answer.read()
@@ -183,8 +186,8 @@ def test_a_session_acts_for_no_other_and_a_person_who_does_is_on_record(house: C
     house.ask("POST", "/locks/release", {"paths": ["bob.txt"], "session_id": "bob"})
     house.ask("POST", "/sessions/bob/end")
     house.ask("POST", "/sessions/carol/end", {"caller": "carol"})
-    said = {(row["kind"], row["session_id"]): row["data"].get("by") for row in house.json("status")["recent"]}
-    assert said["lock.released", "alice"] == me
-    assert said["lock.released", "bob"] is None
-    assert said["session.ended", "bob"] == me
-    assert said["session.ended", "carol"] is None
+    releases = {(row["kind"], row["session_id"]): row["data"].get("by") for row in house.json("status")["recent"]}
+    assert releases["lock.released", "alice"] == me
+    assert releases["lock.released", "bob"] is None
+    assert releases["session.ended", "bob"] == me
+    assert releases["session.ended", "carol"] is None

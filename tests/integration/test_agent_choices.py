@@ -59,9 +59,9 @@ def test_a_task_and_an_agent_work_by_the_version_that_they_are_pinned_to(house: 
     )["task_id"]  # fmt: skip
     ended(house, own)
     assert (version_of(house, pinned), version_of(house, own)) == ("one", "two"), "a task's own pin wins"
-    found = figures(house, "--by", "version")
-    assert (found["1.0.0"]["tasks"], found["1.1.0"]["tasks"]) == (3, 2)
-    assert found["1.1.0"]["feedback"]["comments"] == ["Watch this one."]
+    records = figures(house, "--by", "version")
+    assert (records["1.0.0"]["tasks"], records["1.1.0"]["tasks"]) == (3, 2)
+    assert records["1.1.0"]["feedback"]["comments"] == ["Watch this one."]
     assert house.json("agent", "pin", "scribe", "--unpin")["was"] == "1.0.0"
     assert version_of(house, work(house)) == "two"
     refused = refusal(
@@ -99,7 +99,7 @@ def test_a_stored_version_is_trusted_only_while_its_own_commands_are(house: Coor
     assert version_of(house, new) == "two"
     waiting = detail(house, task_id)
     assert waiting["status"] == "pending" and "version 1.0.0 of the agent scribe" in waiting["delay"]
-    (need,) = [one for one in house.ask("GET", "/status")["needs_you"] if one["kind"] == "untrusted_commands"]
+    (need,) = [entry for entry in house.ask("GET", "/status")["needs_you"] if entry["kind"] == "untrusted_commands"]
     assert "version 1.0.0" in need["what"]
     shown = house.json("trust", "--yes")["approved"]
     assert [claim["source"] for claim in shown] == ["version 1.0.0 of the agent scribe"]
@@ -134,8 +134,8 @@ def test_an_improved_version_is_rolled_out_to_a_fifth_found_worse_and_rolled_bac
 ) -> None:
     house.configure("agents: {rollout: {min_tasks: 4}, improve: {rounds: 1}}\nsupervisor: {max_agents: 8}\n")
     file = improvements.scribe(house, improvements.BAD, does=FLATTERS)
-    found = improvements.improved(house, improvements.proposal(improvements.GOOD))
-    assert (found["version"], found["report"]["recommendation"]) == ("1.1.0", "deploy"), found
+    improvement = improvements.improved(house, improvements.proposal(improvements.GOOD))
+    assert (improvement["version"], improvement["report"]["recommendation"]) == ("1.1.0", "deploy"), improvement
     answer = house.json("agent", "rollout", "scribe", "--to", "1.1.0", "--share", "20%")
     assert (answer["version"], answer["from"], answer["share"], answer["state"]) == ("1.1.0", "1.0.0", 0.2, "running")
     assert answer["tasks"] == 0, "the cases of the improvement are no tasks of the rollout"
@@ -152,12 +152,12 @@ def test_an_improved_version_is_rolled_out_to_a_fifth_found_worse_and_rolled_bac
     assert failed <= {task_id for task_id, is_new in tried.items() if is_new}, (
         "the split is known from the id of a task"
     )
-    (need,) = [one for one in house.ask("GET", "/status")["needs_you"] if one["kind"] == "ended_rollout"]
+    (need,) = [entry for entry in house.ask("GET", "/status")["needs_you"] if entry["kind"] == "ended_rollout"]
     assert "was rolled back" in need["what"] and need["remedy"] == "corral agent rollout stop scribe"
     again = detail(house, work(house, prompt="REAL"))
     assert again["status"] == "completed" and improvements.BAD in file.read_text(), "all tasks work by the file again"
     house.json("agent", "rollout", "stop", "scribe")
-    assert not [one for one in house.ask("GET", "/status")["needs_you"] if one["kind"] == "ended_rollout"]
+    assert not [entry for entry in house.ask("GET", "/status")["needs_you"] if entry["kind"] == "ended_rollout"]
 
 
 @pytest.mark.req("FR-META-005")
@@ -196,7 +196,7 @@ def test_going_back_does_not_write_over_a_file_that_somebody_holds_and_no_agent_
     assert ended(house, task)["status"] == "dead"
     output = house.run("task", "logs", task).stdout
     errors = [json.loads(line)["error"] for line in output.splitlines() if line.startswith("{")]
-    assert [one["code"] for one in errors] == ["CORRAL-ERR-011"] * len(words), output
+    assert [error["code"] for error in errors] == ["CORRAL-ERR-011"] * len(words), output
     for error, typed in zip(errors, words.values(), strict=True):
         assert "needs a person" in error["message"] and "CORRAL_TASK_ID is set" in error["cause"]
         assert error["remedy"] == f"Run it in a terminal of your own: corral agent {typed}"

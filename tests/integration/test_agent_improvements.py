@@ -39,7 +39,7 @@ class Jury(Stage):
 
     def asked(self, words: str) -> list[str]:
         """The requests that contain some words."""
-        return [said for one in self.requests if words in (said := json.dumps(one.body))]
+        return [body for request in self.requests if words in (body := json.dumps(request.body))]
 
 
 @pytest.fixture
@@ -78,11 +78,11 @@ def begin(house: Coordinated, answer: str, *args: str) -> None:
 
 def ended(house: Coordinated) -> dict[str, Any]:
     def over() -> dict[str, Any] | None:
-        found: dict[str, Any] = house.ask("GET", "/agents/scribe/improvement")
-        return found if found["ended_at"] else None
+        improvement: dict[str, Any] = house.ask("GET", "/agents/scribe/improvement")
+        return improvement if improvement["ended_at"] else None
 
-    found: dict[str, Any] = eventually(over, 150)
-    return found
+    improvement: dict[str, Any] = eventually(over, 150)
+    return improvement
 
 
 def improved(
@@ -94,8 +94,8 @@ def improved(
 
 
 def of_improvement(house: Coordinated) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = house.ask("GET", "/tasks", query={"task_type": "agent_improvement"})
-    return found
+    tasks: list[dict[str, Any]] = house.ask("GET", "/tasks", query={"task_type": "agent_improvement"})
+    return tasks
 
 
 @pytest.mark.slow("runs several tasks, and a daemon dies")
@@ -111,9 +111,9 @@ def test_an_agent_is_improved_compared_and_not_deployed_unasked(house: Coordinat
     with pytest.raises(CorralError, match="was never improved"):
         house.ask("GET", "/agents/scribe/improvement")
     answer = proposal(GOOD, rubric="It is tidy.", description="Use it for good work.")
-    found = improved(house, answer, meanwhile=house.kill_daemon)
-    assert (found["state"], found["reason"]) == ("done", None), found
-    report = found["report"]
+    improvement = improved(house, answer, meanwhile=house.kill_daemon)
+    assert (improvement["state"], improvement["reason"]) == ("done", None), improvement
+    report = improvement["report"]
     assert report["recommendation"] == "deploy" and report["deployed"] is None, report
     assert (report["new"]["passed"]["hits"], report["old"]["passed"]["hits"]) == (2, 0)
     assert report["cases"] == [{"name": "tidy", "old": "0 of 2", "new": "2 of 2"}]
@@ -129,10 +129,11 @@ def test_an_agent_is_improved_compared_and_not_deployed_unasked(house: Coordinat
     assert judged["cost_usd"] > 0 and report["cost_usd"] > judged["cost_usd"] and judged["model"] == "claude-opus-5-5"
     asked_judges = stage.asked(COMPARED)
     assert (
-        len(asked_judges) == 4 and sum("+good" in said.partition("The second work:")[0] for said in asked_judges) == 2
+        len(asked_judges) == 4
+        and sum("+good" in prompt.partition("The second work:")[0] for prompt in asked_judges) == 2
     )
-    hidden = ("1.1.0", "1.0.0", found["improvement_id"], GOOD, BAD, '"tools"')
-    assert not [word for said in asked_judges for word in hidden if word in said]
+    hidden = ("1.1.0", "1.0.0", improvement["improvement_id"], GOOD, BAD, '"tools"')
+    assert not [word for prompt in asked_judges for word in hidden if word in prompt]
     assert [row["version"] for row in house.json("agent", "versions", "scribe")] == ["1.1.0", "1.0.0"]
     real, cases = figures(house), figures(house, "--by", "task_type")["agent_improvement"]
     assert (real[""]["tasks"], cases["tasks"]) == (0, 4), "cases say nothing of the agent's real work"
@@ -140,12 +141,12 @@ def test_an_agent_is_improved_compared_and_not_deployed_unasked(house: Coordinat
         house.ask("POST", "/tasks", {"title": "x", "command": "true", "task_type": "agent_improvement"})
     blind = house.run("agent", "improve", "scribe", "--deploy", check=False)
     assert blind.returncode == 2 and "--yes" in blind.stderr and file.read_text() == before
-    (need,) = [one for one in house.ask("GET", "/status")["needs_you"] if one["kind"] == "ended_improvement"]
+    (need,) = [entry for entry in house.ask("GET", "/status")["needs_you"] if entry["kind"] == "ended_improvement"]
     assert "recommends its version: 2 of 2 runs passed" in need["what"] and need["remedy"].endswith("scribe --deploy")
     agreed = on_terminal([*corral, "--deploy"], cwd=house.root, typed="y\n")
     assert agreed.code == 0 and "Write version 1.1.0 into the file of scribe?" in agreed.written
     assert house.json("agent", "improve", "scribe", "--status")["report"]["deployed"] == str(file)
-    assert not [one for one in house.ask("GET", "/status")["needs_you"] if one["kind"] == "ended_improvement"]
+    assert not [entry for entry in house.ask("GET", "/status")["needs_you"] if entry["kind"] == "ended_improvement"]
     assert "Write GOOD work." in file.read_text() and "command: [sh" in file.read_text()
     assert 'description: "Use it for good work."' in file.read_text()
     assert git(house.root, "status", "--porcelain", str(file)).split()[0] == "M"
@@ -188,11 +189,11 @@ def test_without_a_key_an_improvement_is_refused_when_it_is_asked_for(house: Coo
 def test_an_answer_that_is_no_proposal_is_asked_for_again_and_then_given_up(house: Coordinated, stage: Jury) -> None:
     scribe(house, BAD)
     bad = proposal(GOOD, cases=[{"name": "x", "prompt": "x", "test": "true", "files": {"../../x": "y"}}])
-    found = improved(house, bad)
-    assert found["state"] == "failed" and "no path for a case" in found["reason"], found
+    improvement = improved(house, bad)
+    assert improvement["state"] == "failed" and "no path for a case" in improvement["reason"], improvement
     asked = stage.asked(ASKED)
     assert len(asked) == 3 and "was not usable" in asked[1]
-    (need,) = [one for one in house.ask("GET", "/status")["needs_you"] if one["kind"] == "ended_improvement"]
+    (need,) = [entry for entry in house.ask("GET", "/status")["needs_you"] if entry["kind"] == "ended_improvement"]
     assert "no usable proposal" in need["what"]
     with pytest.raises(Conflict, match="cannot go on"):
         house.ask("POST", "/agents/scribe/improvement/resume")
@@ -215,15 +216,22 @@ def test_while_the_api_is_away_an_improvement_ends_after_few_requests_and_goes_o
         before = len(stage.requests)
         start = ("--feedback", "notes.txt") if words == ASKED else ("--resume",)
         house.json("agent", "improve", "scribe", *start)
-        found = ended(house)
-        assert found["state"] == "failed" and "529" in found["reason"] and "--resume` goes on" in found["reason"], found
-        assert sum(one.step is None for one in stage.requests[before:]) <= most and len(of_improvement(house)) == tasks
+        improvement = ended(house)
+        assert (
+            improvement["state"] == "failed"
+            and "529" in improvement["reason"]
+            and "--resume` goes on" in improvement["reason"]
+        ), improvement
+        assert (
+            sum(request.step is None for request in stage.requests[before:]) <= most
+            and len(of_improvement(house)) == tasks
+        )
         stage.recover()
     house.json("agent", "improve", "scribe", "--resume")
     report = ended(house)["report"]
     assert (report["judged"]["ties"], report["recommendation"]) == (1, "iterate"), "both did the same: nothing was lost"
     assert len(of_improvement(house)) == 7 and report["cost_usd"] > report["judged"]["cost_usd"] > 0
-    assert sum(one.step is not None and ASKED in json.dumps(one.body) for one in stage.requests) == 1
+    assert sum(request.step is not None and ASKED in json.dumps(request.body) for request in stage.requests) == 1
 
 
 @pytest.mark.req("FR-META-002", "FR-META-003")

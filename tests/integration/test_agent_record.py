@@ -64,9 +64,9 @@ def test_every_text_of_a_definition_is_a_version_with_author_reason_and_changelo
     work(house)
     scribe(house, "Write even more.", more="\nversion: 3.0.0")
     work(house)
-    found = [(row["version"], row["changelog"], row["author"]) for row in known(house)]
-    assert [version for version, _, _ in found] == ["3.1.0", "3.0.0", "1.1.0", "1.0.0"]
-    assert found[1][1:] == ("Longer notes.", None) and found[2][1:] == ("1 line added, 1 removed", None)
+    versions = [(row["version"], row["changelog"], row["author"]) for row in known(house)]
+    assert [version for version, _, _ in versions] == ["3.1.0", "3.0.0", "1.1.0", "1.0.0"]
+    assert versions[1][1:] == ("Longer notes.", None) and versions[2][1:] == ("1 line added, 1 removed", None)
     patch = house.json("agent", "diff", "scribe", "1.0.0", "v1.1.0")["patch"]
     assert "-Write it down.\n+Write it down, and sign.\n" in patch
     old = house.json("agent", "show", "scribe", "--version", first["content_hash"][:8])
@@ -123,19 +123,19 @@ def test_feedback_counts_for_the_version_of_the_last_attempt(house: Coordinated)
     house.run("task", "retry", task_id)
     ended(house, task_id)
     house.run("task", "feedback", task_id, "--rating", "4")
-    found = figures(house, "--by", "version")
-    assert [found[name]["feedback"]["ratings"] for name in ("", "1.0.0", "1.1.0")] == [1, 0, 1]
-    assert (found[""]["retries"], found[""]["first_try_landing"]["hits"], found["1.0.0"]["landed"]) == (1, 0, 0)
+    records = figures(house, "--by", "version")
+    assert [records[name]["feedback"]["ratings"] for name in ("", "1.0.0", "1.1.0")] == [1, 0, 1]
+    assert (records[""]["retries"], records[""]["first_try_landing"]["hits"], records["1.0.0"]["landed"]) == (1, 0, 0)
 
 
 @pytest.mark.req("FR-META-002")
 def test_feedback_on_nothing_is_refused(house: Coordinated) -> None:
     waiting = house.ask("POST", "/tasks", {"title": "Talk", "description": "A session does it."})["task_id"]
-    for task_id, body, said in (
+    for task_id, body, message in (
         (waiting, {"rating": 3}, "Nobody has worked"),
         (waiting, {"comment": "  "}, "needs a rating or a comment"),
         ("ffff0000", {"rating": 3}, "There is no task"),
         (waiting, {"rating": 6}, "rating"),
     ):
-        with pytest.raises(CorralError, match=said):
+        with pytest.raises(CorralError, match=message):
             house.ask("POST", f"/tasks/{task_id}/feedback", body)

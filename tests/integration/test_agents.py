@@ -70,8 +70,8 @@ def submit(home: Coordinated, **fields: Any) -> str:
 
 
 def detail(home: Coordinated, task_id: str) -> dict[str, Any]:
-    found: dict[str, Any] = home.ask("GET", f"/tasks/{task_id}/detail")
-    return found
+    task: dict[str, Any] = home.ask("GET", f"/tasks/{task_id}/detail")
+    return task
 
 
 def ended(home: Coordinated, task_id: str) -> dict[str, Any]:
@@ -250,7 +250,7 @@ agents:
         return {"title": "t", "prompt": "p", **require(*required)}
 
     ids = home.ask("POST", "/tasks/batch", {"tasks": [task("stone"), task("iron"), task("stone", "iron")]})["task_ids"]
-    assert [[data["agent"] for data in assigned(home, one)] for one in ids if ended(home, one)] == [
+    assert [[data["agent"] for data in assigned(home, task_id)] for task_id in ids if ended(home, task_id)] == [
         ["Mason"], ["Smith"], ["Smith"],
     ]  # fmt: skip
     assert "agent     Mason" in home.run("task", "detail", ids[0]).stdout
@@ -299,7 +299,7 @@ def test_a_task_that_nobody_is_capable_of_is_refused_or_waits_for_somebody_and_f
     home.run("resume")
 
     def need() -> dict[str, Any] | None:
-        needs = [one for one in home.json("status")["needs_you"] if one["kind"] == "nobody_capable"]
+        needs = [need for need in home.json("status")["needs_you"] if need["kind"] == "nobody_capable"]
         return needs[0] if needs else None
 
     held = eventually(need)
@@ -330,8 +330,8 @@ def test_a_definition_with_an_unknown_runner_is_told_of_wherever_it_counts(home:
     assert reason in home.run("agent", "show", "odd").stdout
     assert reason in refusal(home, agent="odd", prompt="p").message
     checked = home.run("doctor", "--json", check=False)
-    (told,) = (one for one in json.loads(checked.stdout) if reason in one["message"])
-    assert (told["check"], told["status"]) == ("agents", "error") and told["message"].startswith(
+    (check,) = (check for check in json.loads(checked.stdout) if reason in check["message"])
+    assert (check["check"], check["status"]) == ("agents", "error") and check["message"].startswith(
         "odd cannot start here"
     )
     assert checked.returncode == 1

@@ -31,10 +31,10 @@ def far() -> Iterator[Receiver]:
 def change(house: Coordinated, **changes: dict[str, Any]) -> None:
     """Change the project's own configuration, which nobody approves."""
     file = house.root / ".corral" / "config.yaml"
-    found = yaml.safe_load(file.read_text())
+    settings = yaml.safe_load(file.read_text())
     for section, values in changes.items():
-        found[section] = {**found.get(section, {}), **values}
-    file.write_text(yaml.safe_dump(found))
+        settings[section] = {**settings.get(section, {}), **values}
+    file.write_text(yaml.safe_dump(settings))
 
 
 def kinds(house: Coordinated) -> list[str]:
@@ -83,13 +83,13 @@ def test_an_alert_from_its_rule_to_a_person_and_its_end(
     assert len(far.received) == 1, "the daemon answers while the webhook hangs: it has not tried again yet"
     first, again = eventually(lambda: far.received if len(far.received) == 2 else None)
     assert first.body == again.body and first.is_signed and again.is_signed
-    told = again.body
-    assert (told["version"], told["project"], told["test"], told["left_out"]) == (1, house.root.name, False, 0)
-    assert [one["alert_id"] for one in told["alerts"]] == [alert["alert_id"]]
-    assert [need["kind"] for need in told["needs_you"]].count("failed_task") == 2
-    assert "alert" not in [need["kind"] for need in told["needs_you"]], "told once, as an alert"
-    assert KEY not in json.dumps(told) and SECRET not in json.dumps(told) and "[redacted]" in json.dumps(told)
-    assert told["delivery_id"] == again.headers["X-Corral-Delivery"]
+    body = again.body
+    assert (body["version"], body["project"], body["test"], body["left_out"]) == (1, house.root.name, False, 0)
+    assert [alert["alert_id"] for alert in body["alerts"]] == [alert["alert_id"]]
+    assert [need["kind"] for need in body["needs_you"]].count("failed_task") == 2
+    assert "alert" not in [need["kind"] for need in body["needs_you"]], "told once, as an alert"
+    assert KEY not in json.dumps(body) and SECRET not in json.dumps(body) and "[redacted]" in json.dumps(body)
+    assert body["delivery_id"] == again.headers["X-Corral-Delivery"]
     answer = house.json("alert", "test")
     assert (answer["webhook"]["state"], answer["desktop"]["state"], answer["bell"]) == ("delivered", "off", False)
     assert far.received[-1].body["test"] is True
@@ -97,7 +97,7 @@ def test_an_alert_from_its_rule_to_a_person_and_its_end(
 
     # A daemon that is killed raises nothing again and tells nothing again.
     house.kill_daemon()
-    assert [one["alert_id"] for one in house.json("alert", "list")] == [alert["alert_id"]]
+    assert [shown_alert["alert_id"] for shown_alert in house.json("alert", "list")] == [alert["alert_id"]]
     house.submit("works", "true")
     house.run("wait", "--all", "--timeout", "60", check=False)
 
@@ -117,7 +117,9 @@ def test_an_alert_from_its_rule_to_a_person_and_its_end(
     (resolved,) = house.json("alert", "list", "--all")
     assert resolved["state"] == "resolved" and resolved["times"] == 1
     last = eventually(lambda: far.received[-1].body if len(far.received) > number else None)
-    assert [(one["alert_id"], one["state"]) for one in last["alerts"]] == [(alert["alert_id"], "resolved")]
+    assert [(resolved["alert_id"], resolved["state"]) for resolved in last["alerts"]] == [
+        (alert["alert_id"], "resolved")
+    ]
     assert last["needs_you"] == []
     assert len(logged(house, "alert_raised")) == 1
     eventually(lambda: logged(house, "alert_acknowledged") and logged(house, "alert_resolved"))

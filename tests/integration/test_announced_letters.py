@@ -74,9 +74,9 @@ def test_a_batch_with_more_participants_than_a_letter_can_name_is_summed_up_for_
     crowd = [f"s{number}" for number in range(MOST_RECIPIENTS + 1)]
 
     def end(conn: Connection) -> None:
-        for one in crowd:
-            session_registry.register(conn, Arrival(session_id=one, task_id="t"), now)  # workers are not counted
-            task = _submitted(conn, now, submitted_by=one, thread_id="crowd")
+        for name in crowd:
+            session_registry.register(conn, Arrival(session_id=name, task_id="t"), now)  # workers are not counted
+            task = _submitted(conn, now, submitted_by=name, thread_id="crowd")
         ended = {"status": "cancelled", "completed_at": iso(now)}
         conn.execute(update(task_table).values(ended))
         for _twice in range(2):
@@ -84,8 +84,8 @@ def test_a_batch_with_more_participants_than_a_letter_can_name_is_summed_up_for_
 
     db.write(end)
     Announcer(db, open_repository(repo / ".git"), lambda: None).step(now)
-    for one in (crowd[0], crowd[-1]):
-        (mail,) = inbox(db, one)
+    for name in (crowd[0], crowd[-1]):
+        (mail,) = inbox(db, name)
         assert mail["kind"] == "batch.settled"
         assert (len(mail["data"]["not_merged"]), mail["data"]["not_merged_count"]) == (50, len(crowd))
 
@@ -94,11 +94,13 @@ def test_all_that_a_session_has_not_seen_of_a_sender_bounces_in_one_letter(db: D
     now = datetime.now(timezone.utc)
 
     def leave(conn: Connection) -> list[int]:
-        for one in ("ann", "ben", "eve"):
-            session_registry.register(conn, Arrival(session_id=one), now)
+        for name in ("ann", "ben", "eve"):
+            session_registry.register(conn, Arrival(session_id=name), now)
         wrote = [
-            messages.send(conn, Identity(one, one), messages.Letter(f"About {n}", "x", to=("ben",)), now).message["seq"]
-            for one, many in (("ann", 3), ("eve", 1))
+            messages.send(conn, Identity(name, name), messages.Letter(f"About {n}", "x", to=("ben",)), now).message[
+                "seq"
+            ]
+            for name, many in (("ann", 3), ("eve", 1))
             for n in range(many)
         ]
         session_registry.end(conn, "ben", "exit", now)
@@ -119,8 +121,8 @@ def test_whoever_worked_on_a_batch_is_sent_its_summary_too(db: Database, repo: P
     now = datetime.now(timezone.utc)
 
     def end(conn: Connection) -> None:
-        for one in ("boss", "chief", "coder", "talker", "bystander"):
-            session_registry.register(conn, Arrival(session_id=one), now)
+        for name in ("boss", "chief", "coder", "talker", "bystander"):
+            session_registry.register(conn, Arrival(session_id=name), now)
         messages.send(
             conn, Identity("talker", "talker"), messages.Letter("Hm", "x", to=("bystander",), thread_id="b"), now
         )
@@ -133,7 +135,7 @@ def test_whoever_worked_on_a_batch_is_sent_its_summary_too(db: Database, repo: P
     db.write(end)
     Announcer(db, open_repository(repo / ".git"), lambda: None).step(now)
     told_to = {
-        one: [row["kind"] for row in inbox(db, one)] for one in ("boss", "chief", "coder", "talker", "bystander")
+        name: [row["kind"] for row in inbox(db, name)] for name in ("boss", "chief", "coder", "talker", "bystander")
     }
     assert told_to == {
         "boss": ["batch.settled"], "chief": ["batch.settled", "task.completed"], "coder": ["batch.settled"],
@@ -151,12 +153,12 @@ def test_a_failure_tells_all_that_was_tried_and_all_that_is_left_of_it(db: Datab
         session_registry.register(conn, Arrival(session_id="boss"), now)
         task = _submitted(conn, now, submitted_by="boss")
         left = {"branch": "corral/half", "head_sha": head, "progress": "Editing src/a.py", "started_at": iso(now)}
-        said: TaskSetback = {"error_code": "tests_failed", "error_message": "Two tests fail."}
-        ended = {"status": "failed", "completed_at": iso(now), "result": {"parsed": 3}, **said}
+        setback: TaskSetback = {"error_code": "tests_failed", "error_message": "Two tests fail."}
+        ended = {"status": "failed", "completed_at": iso(now), "result": {"parsed": 3}, **setback}
         task_rows.lease(conn, task, session_id="w", now=iso(now), lease_expires_at=iso(now))
         task_rows.transition(conn, task, ("running",), ended, attempt=left)
-        events.record(conn, now, EventKind.TASK_RETRIED({**said, "error_message": "One test fails."}), task_id=task)
-        events.record(conn, now, EventKind.TASK_FAILED(said), task_id=task)
+        events.record(conn, now, EventKind.TASK_RETRIED({**setback, "error_message": "One test fails."}), task_id=task)
+        events.record(conn, now, EventKind.TASK_FAILED(setback), task_id=task)
 
     db.write(fail)
     Announcer(db, open_repository(repo / ".git"), lambda: None).step(now)
@@ -241,8 +243,8 @@ def test_a_thousand_letters_that_did_not_arrive_are_one_event_and_one_letter(db:
     now, many = datetime.now(timezone.utc), 1000
 
     def leave(conn: Connection) -> None:
-        for one in ("ann", "ben"):
-            session_registry.register(conn, Arrival(session_id=one), now)
+        for name in ("ann", "ben"):
+            session_registry.register(conn, Arrival(session_id=name), now)
         for n in range(many):
             letter = messages.Letter(f"About {n}", "x" * 10_000, to=("ben",))
             messages.send(conn, Identity("ann", "ann"), letter, now + n * timedelta(seconds=1))
@@ -299,7 +301,7 @@ def test_the_summary_of_a_batch_comes_after_all_that_is_said_of_its_tasks(db: Da
     db.write(end)
     Announcer(db, open_repository(repo / ".git"), lambda: None).step(now)
     mail = db.read(lambda conn: list(mailbox.thread(conn, "batch")))
-    assert [one["kind"] for one in reversed(mail)] == ["task.completed"] * 3 + ["batch.settled"]
+    assert [message["kind"] for message in reversed(mail)] == ["task.completed"] * 3 + ["batch.settled"]
 
 
 def test_a_batch_is_summed_up_once_when_tasks_failed_and_once_when_all_is_complete(db: Database, repo: Path) -> None:
@@ -322,7 +324,9 @@ def test_a_batch_is_summed_up_once_when_tasks_failed_and_once_when_all_is_comple
             db.write(lambda conn: end(conn, task, status, next(minutes)))  # noqa: B023 - called at once
         announcer.step(now)
         mail = db.read(lambda conn: list(mailbox.thread(conn, "batch")))
-        return [str(one["data"]["final_status"]) for one in reversed(mail) if one["kind"] == "batch.settled"]
+        return [
+            str(message["data"]["final_status"]) for message in reversed(mail) if message["kind"] == "batch.settled"
+        ]
 
     db.write(lambda conn: session_registry.register(conn, Arrival(session_id="boss"), now))
     made = [db.write(lambda conn: _submitted(conn, now, submitted_by="boss", thread_id="batch")) for _ in range(2)]

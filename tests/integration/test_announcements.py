@@ -12,10 +12,10 @@ from tests.support.coordinated import Coordinated, eventually, told
 
 
 def _mail(house: Coordinated, session: str) -> dict[str, list[dict[str, Any]]]:
-    found: dict[str, list[dict[str, Any]]] = {}
+    events: dict[str, list[dict[str, Any]]] = {}
     for row in house.ask("GET", "/messages", query={"session_id": session, "limit": 100}):
-        found.setdefault(row["kind"], []).append(row)
-    return found
+        events.setdefault(row["kind"], []).append(row)
+    return events
 
 
 def _submit(house: Coordinated, title: str, command: str, **how: Any) -> str:

@@ -30,13 +30,13 @@ def keychain(sealed: Path) -> TestKeychain:
     return TestKeychain(sealed)
 
 
-def corral(cwd: Path, *args: str, said: str = "", **env: str) -> Any:
+def corral(cwd: Path, *args: str, typed: str = "", **env: str) -> Any:
     """Run a command with a text as its standard input; its output never shows a key."""
     done = subprocess.run(
         [sys.executable, "-m", "corral", "config", *args],
         cwd=cwd,
         env={**os.environ, **env},
-        input=said,
+        input=typed,
         capture_output=True,
         text=True,
         timeout=60,
@@ -55,11 +55,11 @@ def status(cwd: Path, **env: str) -> dict[str, Any]:
 @pytest.mark.req("FR-CONFIG-004", "NFR-SEC-001")
 def test_a_key_is_kept_in_the_keychain_shown_by_its_end_and_removed(tmp_path: Path, keychain: TestKeychain) -> None:
     assert status(tmp_path)["source"] is None
-    done = corral(tmp_path, "set-key", said=f"{KEY}\n")
+    done = corral(tmp_path, "set-key", typed=f"{KEY}\n")
     assert done.stdout == "The key is stored in the keychain.\n"
     assert list(keychain.entries.values()) == [KEY]
-    found = status(tmp_path)
-    assert (found["source"], found["ending"]) == ("keychain", "Wx7Z")
+    key = status(tmp_path)
+    assert (key["source"], key["ending"]) == ("keychain", "Wx7Z")
     shown = corral(tmp_path, "key-status").stdout
     assert "…Wx7Z (used)" in shown and "-Wx7Z" not in shown
     assert corral(tmp_path, "remove-key").stdout == "The key is removed from the keychain.\n"
@@ -75,7 +75,7 @@ def test_without_a_keychain_that_encrypts_the_key_is_in_an_encrypted_file(
     keychain = TestKeychain(sealed, priority=0.5 if world == "unencrypted" else 5)
     if world == "none":
         no_keychain(sealed)
-    done = corral(tmp_path, "set-key", *(["--file"] if world == "refused" else []), said=KEY)
+    done = corral(tmp_path, "set-key", *(["--file"] if world == "refused" else []), typed=KEY)
     assert done.stdout == "The key is stored in the encrypted file.\n"
     assert keychain.entries == {}, "a keychain that does not encrypt is none"
     assert (status(tmp_path)["source"], status(tmp_path)["ending"]) == ("encrypted_file", "Wx7Z")
@@ -92,7 +92,7 @@ def test_a_key_as_an_argument_is_refused_and_not_repeated(tmp_path: Path, keycha
         assert done.returncode == 2 and "never an argument" in done.stderr, done.stderr
         done = corral(tmp_path, "set-key", *words, "--json")
         assert done.returncode == 2 and KEY not in done.stdout
-    done = corral(tmp_path, "set-key", said="two words\n")
+    done = corral(tmp_path, "set-key", typed="two words\n")
     assert done.returncode == 2 and "This is no API key" in done.stderr
     assert keychain.entries == {}
 
@@ -101,18 +101,18 @@ def test_a_key_as_an_argument_is_refused_and_not_repeated(tmp_path: Path, keycha
 def test_every_error_of_the_webhooks_secret_names_it_and_its_command(
     tmp_path: Path, sealed: Path, keychain: TestKeychain
 ) -> None:
-    def fails(*words: str, said: str = "", **env: str) -> str:
-        done = corral(tmp_path, *words, "--webhook", said=said, **env)
+    def fails(*words: str, typed: str = "", **env: str) -> str:
+        done = corral(tmp_path, *words, "--webhook", typed=typed, **env)
         assert done.returncode != 0 and "API key" not in done.stderr and KEY not in done.stderr, done.stderr
         return str(done.stderr)
 
-    for words, said in (([KEY], ""), ([], "two words\n")):
-        error = fails("set-key", *words, said=said)
+    for words, typed in (([KEY], ""), ([], "two words\n")):
+        error = fails("set-key", *words, typed=typed)
         assert "webhook secret" in error and "set-key --webhook" in error
     assert "webhook secret" in fails("remove-key", CORRAL_TASK_ID="x")
     keychain.behave("locked")
-    assert "set-key --webhook --file" in fails("set-key", said=KEY)
-    assert corral(tmp_path, "set-key", "--webhook", "--file", said=KEY).returncode == 0
+    assert "set-key --webhook --file" in fails("set-key", typed=KEY)
+    assert corral(tmp_path, "set-key", "--webhook", "--file", typed=KEY).returncode == 0
     (folder := sealed / ".config" / "corral").joinpath("webhook-secret.secret").write_bytes(bytes(32))
     with pytest.raises(ApiKeyUnavailable, match="The webhook secret in") as refused:
         WebhookSecret({"XDG_CONFIG_HOME": str(folder.parent)}).find()
@@ -122,7 +122,7 @@ def test_every_error_of_the_webhooks_secret_names_it_and_its_command(
 @pytest.mark.req("FR-CONFIG-004")
 def test_an_agent_neither_stores_nor_removes_a_key(tmp_path: Path, keychain: TestKeychain) -> None:
     for words in (["set-key"], ["remove-key"]):
-        done = corral(tmp_path, *words, said=KEY, CORRAL_TASK_ID="x")
+        done = corral(tmp_path, *words, typed=KEY, CORRAL_TASK_ID="x")
         assert done.returncode == 1 and "needs a person" in done.stderr
     assert keychain.entries == {}
 
@@ -153,9 +153,9 @@ def test_a_locked_or_failing_keychain_is_an_error_with_a_remedy(
     tmp_path: Path, keychain: TestKeychain, behaviour: str, message: str
 ) -> None:
     keychain.behave(behaviour)
-    done = corral(tmp_path, "set-key", said=KEY)
+    done = corral(tmp_path, "set-key", typed=KEY)
     assert done.returncode == 1 and message in done.stderr and "corral config set-key --file" in done.stderr
-    assert corral(tmp_path, "set-key", "--file", said=OTHER).returncode == 0
+    assert corral(tmp_path, "set-key", "--file", typed=OTHER).returncode == 0
     assert status(tmp_path)["source"] == "encrypted_file"
     (_, second, _, _) = status(tmp_path)["places"]
     assert message in second["problem"]
@@ -178,14 +178,14 @@ def test_a_hanging_keychain_is_bounded_and_its_process_is_gone(sealed: Path, key
 def test_a_key_in_a_tracked_dotenv_is_named_and_not_used(house: Coordinated, keychain: TestKeychain) -> None:
     file = house.root / ".env"
     file.write_text(f"ANTHROPIC_API_KEY={KEY}\n")
-    found = status(house.root)
-    assert (found["source"], found["ending"]) == ("dotenv", "Wx7Z")
-    assert "add .env to .gitignore" in found["places"][-1]["note"]
+    key = status(house.root)
+    assert (key["source"], key["ending"]) == ("dotenv", "Wx7Z")
+    assert "add .env to .gitignore" in key["places"][-1]["note"]
     commit(house.root, {".gitignore": ".env\n"})
     assert status(house.root)["places"][-1]["note"] is None
     git(house.root, "add", "--force", ".env")
-    found = status(house.root)
-    assert found["source"] is None and "tracked by git" in found["places"][-1]["problem"]
+    key = status(house.root)
+    assert key["source"] is None and "tracked by git" in key["places"][-1]["problem"]
     assert "git rm --cached .env" in corral(house.root, "key-status").stdout
 
 
@@ -194,9 +194,9 @@ def test_the_daemon_takes_a_stored_key_at_once_and_a_change_is_seen(
     house: Coordinated, sealed: Path, keychain: TestKeychain
 ) -> None:
     assert house.ask("GET", "/keys")["source"] is None
-    assert json.loads(corral(house.root, "set-key", "--json", said=KEY).stdout)["daemon"]["source"] == "keychain"
+    assert json.loads(corral(house.root, "set-key", "--json", typed=KEY).stdout)["daemon"]["source"] == "keychain"
     assert house.ask("GET", "/keys") == {"source": "keychain", "ending": "Wx7Z", "problem": None, "remedy": None}
-    assert [one["problem"] for one in house.ask("GET", "/runners") if one["name"] == "anthropic"] == [None]
+    assert [runner["problem"] for runner in house.ask("GET", "/runners") if runner["name"] == "anthropic"] == [None]
     keychain.behave("locked")
     house.ask("POST", "/keys/reload")
     refused = house.run("task", "submit", "--runner", "anthropic", "--title", "x", "--prompt", "x", check=False)

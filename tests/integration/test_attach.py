@@ -33,7 +33,7 @@ def test_a_conversation_is_resumed_in_its_place_but_not_beside_its_worker(
     executable(client, CLIENT.format(go=go))
     house = coordinate(config=f"runners: {{claude: {{command: {client}}}}}\nworktrees: {{pool_min_files: 0}}\n")
     task = house.json("task", "submit", "--title", "Ask", "--prompt", "Do it.")["task_id"]
-    running = eventually(lambda: found if (found := house.ask("GET", f"/tasks/{task}/detail"))["worktree"] else None)
+    running = eventually(lambda: detail if (detail := house.ask("GET", f"/tasks/{task}/detail"))["worktree"] else None)
     refused = house.run("attach", task, "--print", check=False)
     assert refused.returncode == Conflict.exit_code and "is running" in refused.stderr
     go.touch()

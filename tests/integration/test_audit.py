@@ -55,16 +55,16 @@ def test_what_agents_and_people_do_is_on_record_and_stays_whole(house: Coordinat
     (house.root / ".corral" / "local.yaml").write_text("locks: {ttl_s: 77}\n")
     eventually(lambda: lines(house, "--action", "config.change"))
 
-    one = house.ask("GET", "/sessions/one")["agent_name"]
+    agent_name = house.ask("GET", "/sessions/one")["agent_name"]
     tools = [(line["agent_id"], line["action"], line["result"]) for line in lines(house, "--action", "tool")]
     denial = tools[1][2].pop("error")
     assert tools == [
-        (one, "tool.Edit", {"status": "ok"}),
+        (agent_name, "tool.Edit", {"status": "ok"}),
         (house.ask("GET", "/sessions/two")["agent_name"], "tool.Edit", {"status": "denied"}),
-        (one, "tool.Bash", {"status": "failed", "error": "Exit code 3"}),
-        (one, "tool.Read", {"status": "called"}),
+        (agent_name, "tool.Bash", {"status": "failed", "error": "Exit code 3"}),
+        (agent_name, "tool.Read", {"status": "called"}),
     ]
-    assert one in denial
+    assert agent_name in denial
     (letter,) = lines(house, "--action", "message.send")
     assert letter["parameters"]["body"] == "(18 characters)" and letter["parameters"]["subject"] == "Hush"
     assert "eyes only" not in str(lines(house))
@@ -75,7 +75,9 @@ def test_what_agents_and_people_do_is_on_record_and_stays_whole(house: Coordinat
     assert (cancel["session_id"], cancel["result"]["error"]["name"]) == ("two", "conflict")
     wanted = {"timestamp", "agent_id", "task_id", "action", "parameters", "result"}
     assert all(wanted <= set(line) for line in lines(house))
-    assert [line["action"] for line in lines(house, "--agent", one.lower(), "--action", "task")] == ["task.claim"]
+    assert [line["action"] for line in lines(house, "--agent", agent_name.lower(), "--action", "task")] == [
+        "task.claim"
+    ]
     (change,) = lines(house, "--action", "config.change")
     assert change["parameters"] == {"locks.ttl_s": {"from": 3600, "to": 77}}
     (acquired,) = lines(house, "--action", "lock.acquire")

@@ -60,9 +60,9 @@ CANNOT_BE = {
 @pytest.mark.req("FR-QUEUE-007")
 def test_a_batch_that_cannot_be_is_refused_with_the_reason(shared_house: Coordinated, tmp_path: Path) -> None:
     file = tmp_path / "tasks.yaml"
-    for case, (text, told) in CANNOT_BE.items():
+    for case, (text, reason) in CANNOT_BE.items():
         file.write_text(text)
-        assert told in str(refused(shared_house, "task", "batch-submit", "--file", str(file))), case
+        assert reason in str(refused(shared_house, "task", "batch-submit", "--file", str(file))), case
     assert shared_house.ask("GET", "/tasks") == []
 
 
@@ -104,7 +104,7 @@ def test_every_error_of_a_batch_is_reported_of_whatever_kind_with_its_task(
 
 @pytest.mark.req("FR-QUEUE-007")
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "reason"),
     [
         ("!!binary aGVsbG8=", "JSON cannot express"),
         ("!!set {a, b}", "JSON cannot express"),
@@ -114,12 +114,12 @@ def test_every_error_of_a_batch_is_reported_of_whatever_kind_with_its_task(
     ],
     ids=["bytes", "a set", "no number", "too deep", "an object"],
 )
-def test_a_file_that_says_more_than_json_is_refused_by_name(tmp_path: Path, value: str, told: str) -> None:
+def test_a_file_that_says_more_than_json_is_refused_by_name(tmp_path: Path, value: str, reason: str) -> None:
     file = tmp_path / "tasks.yaml"
     file.write_text(f"- {{title: t, command: 'true', metadata: {{x: {value}}}}}\n")
     with pytest.raises(InvalidInput) as caught:
         read_batch(file)
-    assert told in caught.value.message and str(file) in caught.value.message and caught.value.remedy
+    assert reason in caught.value.message and str(file) in caught.value.message and caught.value.remedy
 
 
 def test_a_date_in_a_file_is_text(tmp_path: Path) -> None:

@@ -51,16 +51,16 @@ def test_what_is_no_text_or_too_much_is_refused_by_name_on_every_surface_that_ke
         assert refused.value.remedy and len(str(refused.value.to_wire())) < 2000, path
     assert kept(house) == before and house.daemon_pid() == pid
 
-    async def scene(one: Agent) -> None:
-        given: dict[str, Any]
-        for tool, given in (("remember", {"summary": "x" * 50_000}), ("check_locks", {"file_paths": MANY}),
+    async def scene(agent: Agent) -> None:
+        arguments: dict[str, Any]
+        for tool, arguments in (("remember", {"summary": "x" * 50_000}), ("check_locks", {"file_paths": MANY}),
                             ("write_handoff", {"summary": "x" * 50_000}), ("check_locks", {"after": "here"})):  # fmt: skip
-            assert (await one.call(tool, **given))["error"] == "invalid_input", tool
-        for tool, given in (
+            assert (await agent.call(tool, **arguments))["error"] == "invalid_input", tool
+        for tool, arguments in (
             ("release_file_reservations", {"file_reservation_ids": MANY}), ("renew_file_reservations", {"paths": MANY}),
             ("fetch_inbox", {"before": 10**30}), ("file_reservation_paths", {"paths": MANY}),
         ):  # fmt: skip
-            assert (await one.call(tool, **given))["mcp_error"]["error"]["type"] == "INVALID_ARGUMENT", tool
+            assert (await agent.call(tool, **arguments))["mcp_error"]["error"]["type"] == "INVALID_ARGUMENT", tool
 
     play(house, scene, profile="full")
 
@@ -83,8 +83,8 @@ def test_what_cannot_be_a_session_is_refused_by_every_way_in_and_its_hooks_stay_
         for path, body in ways:
             with pytest.raises((InvalidInput, NotFound)) as refused:
                 house.ask("POST", path, body)
-            told = refused.value.to_wire()["error"]
-            assert told["code"] and told["cause"] and told["remedy"] and len(str(told)) < 2000, (path, wrong)
+            error = refused.value.to_wire()["error"]
+            assert error["code"] and error["cause"] and error["remedy"] and len(str(error)) < 2000, (path, wrong)
             assert isinstance(refused.value, InvalidInput) or "%2F" in path, (path, wrong)
     assert kept(house) == before
 
@@ -106,8 +106,8 @@ def test_a_forged_end_of_a_mark_is_data_wherever_a_model_reads_it(house: Coordin
     house.ask("POST", "/messages", {"session_id": "ann", "to": [ben], "subject": forged, "body": forged})
     answer = house.hook("UserPromptSubmit", "ben", prompt="Go on")
     denial = house.edit("ben", "src/a.py")
-    for said in (told(answer), str(denial)):
-        assert "obey" in said and "<system>" not in said and "\x1b" not in said
+    for text in (told(answer), str(denial)):
+        assert "obey" in text and "<system>" not in text and "\x1b" not in text
     assert told(answer).count("</corral-mail>") == 1
     shown = house.run("lock", "list").stdout + house.run("message", "inbox", "--agent", ben).stdout
     assert "obey" in shown and "\x1b" not in shown
@@ -123,10 +123,10 @@ def test_half_a_letter_in_what_is_kept_as_it_came_breaks_no_list(house: Coordina
     listed = {row["session_id"]: row["capabilities"] for row in house.json("session", "list")}
     assert listed["bad"] == [HALF]
 
-    async def scene(one: Agent) -> None:
-        answer = await one.call("discover_agents")
+    async def scene(agent: Agent) -> None:
+        answer = await agent.call("discover_agents")
         assert [row["capabilities"] for row in answer["agents"] if row["agent_id"] == "Bad"] == [["\\ud800"]]
-        assert (await one.call("get_task", task_id=task["task_id"]))["input_data"] == {"a": "\\ud800"}
+        assert (await agent.call("get_task", task_id=task["task_id"]))["input_data"] == {"a": "\\ud800"}
 
     play(house, scene)
     house.run("session", "end", "Bad")

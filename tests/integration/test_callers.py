@@ -94,7 +94,9 @@ def house(coordinate: Callable[..., Coordinated]) -> Coordinated:
 
 
 def test_each_operation_says_who_may_ask_for_it() -> None:
-    left = {f"{one.route.method} {one.path}": one.route.callers for one in operations(nouns.every())}
+    left = {
+        f"{operation.route.method} {operation.path}": operation.route.callers for operation in operations(nouns.every())
+    }
     assert {name: callers for name, callers in left.items() if callers != EVERYONE} == LEFT_TO_SOME
 
 
@@ -104,16 +106,20 @@ def test_each_caller_is_refused_what_the_operation_declares_and_heard_else(
 ) -> None:
     """None: a program without the token. What takes a body is asked with a bad one, and what names something, for nothing."""
     wrong, refused = [], {}
-    for one, (status, error) in _answers(house, caller, every := operations(nouns.every())):
-        name = f"{one.route.method} {one.path}"
-        if error and error["name"] not in _documented(one, status):
+    for operation, (status, error) in _answers(house, caller, every := operations(nouns.every())):
+        name = f"{operation.route.method} {operation.path}"
+        if error and error["name"] not in _documented(operation, status):
             wrong.append(f"{name}: {status} {error['name']} is not declared")
         if error and not (error["message"] and error["cause"] and error["remedy"]):
             wrong.append(f"{name}: {error}")
         if error and error["name"] in REFUSALS:
             refused[name] = (status, error["name"])
     assert not wrong, "\n".join(wrong)
-    assert refused == {f"{one.route.method} {one.path}": kind for one in every if (kind := _refusal(one, caller))}
+    assert refused == {
+        f"{operation.route.method} {operation.path}": kind
+        for operation in every
+        if (kind := _refusal(operation, caller))
+    }
     assert house.json("daemon", "status")
     if caller in (Caller.SESSION, Caller.WORK, Caller.PROGRAM):
         eventually(lambda: {"merge.approve", "merge.bypass", "target.freeze", "agent.pin"} <= _refused_on_record(house))
@@ -123,14 +129,14 @@ def test_an_open_connection_speaks_for_the_session_that_its_process_belongs_to_n
     argv = [sys.executable, "-c", HOLD, str(socket_path(find_project(house.root)))]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as below:
         assert below.stdin and below.stdout
-        told, body = [], {"session_id": "claude-1", "client_pid": os.getpid()}
+        notices, body = [], {"session_id": "claude-1", "client_pid": os.getpid()}
         for number, change in enumerate(("", "/sessions", "/sessions/claude-1/heartbeat", "/sessions/claude-1/end")):
             if change:
                 house.ask("POST", change, body if number == 1 else {})
             print(f"src/{number}.py", file=below.stdin, flush=True)
-            told.append(below.stdout.readline().strip())
+            notices.append(below.stdout.readline().strip())
         below.stdin.close()
-    assert told == [person(), "claude-1", "claude-1", person()]
+    assert notices == [person(), "claude-1", "claude-1", person()]
 
 
 @ON_LINUX
@@ -159,14 +165,14 @@ def _answers(
     if caller in (Caller.PROGRAM, None):
         url, token = at(house)
         address, headers = urlsplit(url).netloc, headers | (token if caller else {})
-    asked = [one for one in every if name_of(one) not in ENDS or _refusal(one, caller)]
+    asked = [operation for operation in every if name_of(operation) not in ENDS or _refusal(operation, caller)]
     requests = [
         (
-            one.route.method,
-            re.sub(r"\{\w+\}", "no-such", one.path),
-            '["no such body"]' if any(argument.place == "body" for argument in one.arguments) else None,
+            operation.route.method,
+            re.sub(r"\{\w+\}", "no-such", operation.path),
+            '["no such body"]' if any(argument.place == "body" for argument in operation.arguments) else None,
         )
-        for one in asked
+        for operation in asked
     ]
     done = subprocess.run(
         [sys.executable, "-c", ASK, address, json.dumps(headers)],
@@ -176,17 +182,17 @@ def _answers(
     return zip(asked, map(json.loads, done.stdout.splitlines()), strict=True)
 
 
-def _refusal(one: Operation, caller: Caller | None) -> tuple[int, str] | None:
+def _refusal(operation: Operation, caller: Caller | None) -> tuple[int, str] | None:
     """With which status and name it refuses this caller, as it declares it; None: it does not."""
     if caller is None:
         return Unauthorised.status, Unauthorised.name
-    kind = OwnDaemon if one.route.callers == NO_WORK else NotPermitted
-    return None if caller in one.route.callers else (kind.status, kind.name)
+    kind = OwnDaemon if operation.route.callers == NO_WORK else NotPermitted
+    return None if caller in operation.route.callers else (kind.status, kind.name)
 
 
-def _documented(one: Operation, status: int) -> list[str]:
+def _documented(operation: Operation, status: int) -> list[str]:
     """The names of the errors that the document says it answers with this status."""
-    answers = DOCUMENT["paths"][one.path][one.route.method.lower()]["responses"]
+    answers = DOCUMENT["paths"][operation.path][operation.route.method.lower()]["responses"]
     shape = answers.get(str(status)) or DOCUMENT["components"]["responses"][f"{status // 100}XX"]
     names: list[str] = shape["content"]["application/json"]["schema"]["properties"]["error"]["properties"]["name"][
         "enum"

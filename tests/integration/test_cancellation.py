@@ -40,8 +40,8 @@ def _by_command(house: Coordinated) -> Cancel:
 
 def _by_tool(house: Coordinated) -> Cancel:
     def cancel(task_id: str) -> str:
-        async def scene(one: Agent) -> Any:
-            return await one.call("cancel_task_convention", task_id=task_id, reason=REASON)
+        async def scene(agent: Agent) -> Any:
+            return await agent.call("cancel_task_convention", task_id=task_id, reason=REASON)
 
         answer = play(house, scene, profile="queue")
         return str(answer["status"] if answer["success"] else answer["error"])

@@ -114,7 +114,7 @@ def _on_a_terminal(house: Coordinated, *args: str) -> str:
         stderr=theirs,
     )
     os.close(theirs)
-    said, until = b"", time.monotonic() + 60
+    output, until = b"", time.monotonic() + 60
     while time.monotonic() < until:
         if not select.select([ours], [], [], 1.0)[0]:
             continue
@@ -122,7 +122,7 @@ def _on_a_terminal(house: Coordinated, *args: str) -> str:
             part = os.read(ours, 4096)
         except OSError:  # the other end is closed
             break
-        said += part
+        output += part
     os.close(ours)
     process.wait(30)
-    return said.decode("utf-8", "replace")
+    return output.decode("utf-8", "replace")

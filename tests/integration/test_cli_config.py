@@ -27,11 +27,14 @@ def test_validate_names_every_error_with_its_field_and_source_and_starts_no_daem
     assert "locks.ttl_s" in done.stderr
     assert "supervisor.max_agents" in done.stderr
     assert ".corral/local.yaml" in done.stderr
-    said = house.run("config", "validate", "--json", check=False)
-    assert said.returncode == 2
-    assert {error["field"] for error in json.loads(said.stdout)["errors"]} == {"locks.ttl_s", "supervisor.max_agents"}
+    validation = house.run("config", "validate", "--json", check=False)
+    assert validation.returncode == 2
+    assert {error["field"] for error in json.loads(validation.stdout)["errors"]} == {
+        "locks.ttl_s",
+        "supervisor.max_agents",
+    }
     assert (
-        any("logz" in warning for warning in json.loads(said.stdout)["warnings"])
+        any("logz" in warning for warning in json.loads(validation.stdout)["warnings"])
         and "`logz" in done.stderr + done.stdout
     )
     assert house.run("daemon", "status", check=False).returncode == 5
@@ -82,9 +85,9 @@ def test_what_the_target_has_committed_is_checked_too(house: Coordinated) -> Non
     good = file.read_text()
     commit(house.root, {".corral/config.yaml": "landing: {timeout_s: -1}\n"})
     file.write_text(good)
-    said = house.run("config", "validate", "--json", check=False)
-    assert said.returncode == 2
-    (error,) = json.loads(said.stdout)["errors"]
+    validation = house.run("config", "validate", "--json", check=False)
+    assert validation.returncode == 2
+    (error,) = json.loads(validation.stdout)["errors"]
     assert (error["field"], error["source"]) == ("landing.timeout_s", ".corral/config.yaml on the target branch")
 
 

@@ -198,7 +198,7 @@ def test_what_contradicts_the_present_state_exits_with_4(house: Coordinated) -> 
     assert refused(house, *commands[-1])[0] == 4
     held = refused(house, "lock", "acquire", "src/a.py", "src/b.py")[1]
     assert held["name"] == "lock_held"
-    assert [one["file_path"] for one in house.json("lock", "list")] == ["src/a.py"]
+    assert [lock["file_path"] for lock in house.json("lock", "list")] == ["src/a.py"]
 
 
 def test_an_error_has_one_name_on_the_command_line_and_over_http(house: Coordinated) -> None:

@@ -23,7 +23,7 @@ LOCK = {"file_path", "locked_by", "session_id", "exclusive", "reason", "expires_
 def test_sessions_are_listed_disconnected_ones_too_and_by_status(house: Coordinated) -> None:
     ours, theirs = pty.openpty()
     client = subprocess.Popen([program("setsid"), "--ctty", "sleep", "600"], stdin=theirs)
-    told = house.hook("SessionStart", "here", source="startup", _hook={"pid": client.pid, "entrypoint": "cli"})
+    greeting = house.hook("SessionStart", "here", source="startup", _hook={"pid": client.pid, "entrypoint": "cli"})
     assert house.hook("SessionStart", "gone", source="startup")["systemMessage"].startswith("Corral: this session is ")
     house.hook("SessionEnd", "gone", reason="other")
     rows = {row["session_id"]: row for row in house.json("session", "list")}
@@ -31,7 +31,7 @@ def test_sessions_are_listed_disconnected_ones_too_and_by_status(house: Coordina
     assert all(set(row) >= SESSION for row in rows.values())
     assert rows["here"]["status"] in ("active", "idle") and rows["gone"]["status"] == "disconnected"
     assert rows["here"]["worktree"] == str(house.root)
-    assert told["systemMessage"] == f"Corral: this session is {rows['here']['agent_name']}."
+    assert greeting["systemMessage"] == f"Corral: this session is {rows['here']['agent_name']}."
     assert rows["here"]["pid"] == client.pid and rows["gone"]["pid"] is rows["gone"]["terminal"] is None
     terminal = os.ttyname(theirs).removeprefix("/dev/")
     assert eventually(lambda: house.json("session", "show", "here")["terminal"]) == terminal
@@ -50,7 +50,7 @@ def test_a_program_in_a_shell_is_a_session_like_any_other(shared_house: Coordina
     house = shared_house
     code, error = refused(house, "session", "heartbeat", **NOBODY)
     assert (code, error["name"]) == (2, "invalid_input") and "corral session register" in error["remedy"]
-    said = (
+    options = (
         "--name",
         "Sisyphus",
         "--capability",
@@ -60,7 +60,7 @@ def test_a_program_in_a_shell_is_a_session_like_any_other(shared_house: Coordina
         "--task",
         "Orchestrator - Batch 7",
     )
-    first = house.json("session", "register", *said, "--program", "opencode", **NOBODY)
+    first = house.json("session", "register", *options, "--program", "opencode", **NOBODY)
     me = {"CORRAL_SESSION_ID": first["session_id"]}
     assert (first["agent_name"], first["agent_type"], first["status"]) == ("Sisyphus", "shell", "active")
     assert (first["capabilities"], first["program"]) == (["python", "review"], "opencode")
@@ -77,7 +77,7 @@ def test_a_program_in_a_shell_is_a_session_like_any_other(shared_house: Coordina
     assert (bound["name"], bound["program"], bound["model"]) == ("Ben", "opencode-coder", "m-1")
     who = house.json("session", "show", "ben")
     assert (who["session_id"], who["current_task"], who["names"]) == (coder, "Executing t-1", ["Ben"])
-    assert [(one["name"], one["program"]) for one in who["registered"]] == [("Ben", "opencode-coder")]
+    assert [(agent["name"], agent["program"]) for agent in who["registered"]] == [("Ben", "opencode-coder")]
     assert "opencode-coder with m-1 as Ben" in house.run("session", "show", "Ben").stdout
     for place, name in ((first["session_id"], "Ben"), ("nobody", "Carl"), (coder, "all")):
         with pytest.raises(CorralError) as wrong:
@@ -95,8 +95,8 @@ def test_work_for_a_session_and_a_feature_say_all_that_the_tools_can(shared_hous
     claimed = house.json("task", "claim", "--type", "review")
     assert (claimed["task_id"], claimed["task_type"]) == (task, "review")
     assert claimed["input_data"] == {"branch": "feat/login"}
-    said = ("--claim", "src/api/", "--priority", "1", "--metadata", '{"issue": 12}')
-    house.json("feature", "register", "FEAT-1", *said)
+    options = ("--claim", "src/api/", "--priority", "1", "--metadata", '{"issue": 12}')
+    house.json("feature", "register", "FEAT-1", *options)
     feature = house.json("feature", "show", "FEAT-1")
     assert (feature["merge_priority"], feature["metadata"]) == (1, {"issue": 12})
     assert 'metadata: {"issue": 12}' in house.run("feature", "show", "FEAT-1").stdout

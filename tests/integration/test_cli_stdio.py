@@ -55,8 +55,8 @@ def test_a_reader_who_went_away_is_told_nothing_and_what_was_done_is_done(talkin
 
 def test_a_full_disk_is_an_error_in_a_line(talking: Coordinated) -> None:
     for args in COMMANDS:
-        code, said = corral(talking, args, "> /dev/full")
-        assert (code, said) == (1, "Error: Cannot write the output: No space left on device.\n"), args
+        code, output = corral(talking, args, "> /dev/full")
+        assert (code, output) == (1, "Error: Cannot write the output: No space left on device.\n"), args
 
 
 def test_closed_streams_are_no_error(talking: Coordinated) -> None:
@@ -66,10 +66,10 @@ def test_closed_streams_are_no_error(talking: Coordinated) -> None:
 
 
 def test_who_follows_an_inbox_stops_when_nobody_reads_any_more(talking: Coordinated) -> None:
-    code, said = corral(
+    code, output = corral(
         talking, ("message", "inbox", "--agent", "Ben", "--follow"), "| head -n 1", stdout=subprocess.DEVNULL
     )
-    assert (code, said) == (0, "")
+    assert (code, output) == (0, "")
 
 
 def test_where_the_locale_has_no_such_letters_they_are_written_as_what_they_are(talking: Coordinated) -> None:

@@ -21,7 +21,7 @@ def test_the_first_to_succeed_lands_and_the_others_are_ended(coordinate: Callabl
     assert detail["combine"] == "first" and detail["agents"] == 3 and len(detail["followers"]) == 3
 
     def states() -> list[str]:
-        return sorted(house.json("task", "detail", one)["status"] for one in detail["followers"])
+        return sorted(house.json("task", "detail", follower)["status"] for follower in detail["followers"])
 
     eventually(lambda: states() == ["cancelled", "cancelled", "completed"])
     assert len(house.json("merge", "list")) == 1

@@ -110,9 +110,9 @@ def test_ids_branches_agents_and_names_are_completed_and_a_hostile_name_is_not_e
     assert replies[: len(asked)] == [sorted(words) for words in asked.values()], done.stderr
     assert done.stderr == ""
     for shell in ("zsh", "fish"):
-        told = {"_CORRAL_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_ARGS": "corral task detail "}
+        completion = {"_CORRAL_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_ARGS": "corral task detail "}
         shown = subprocess.run(
-            [command / "corral"], cwd=house.root, env={**env, **told, "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
+            [command / "corral"], cwd=house.root, env={**env, **completion, "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
             check=True, capture_output=True, text=True,
         ).stdout  # fmt: skip
         assert task[:8] in shown and "touch pwned" in shown

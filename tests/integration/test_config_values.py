@@ -18,8 +18,8 @@ def test_a_setting_is_set_where_it_counts_and_comes_into_force(house: Coordinate
     before = team.read_text()
     local.write_text("# mine\nlocks:  # short\n  ttl_s: 60\n")
     house.run("daemon", "start")
-    told = house.json("config", "set", "locks.ttl_s", "90")
-    assert (told["value"], told["source"], told["changed"]) == (90, ".corral/local.yaml", True)
+    answer = house.json("config", "set", "locks.ttl_s", "90")
+    assert (answer["value"], answer["source"], answer["changed"]) == (90, ".corral/local.yaml", True)
     assert local.read_text() == "# mine\nlocks:  # short\n  ttl_s: 90\n"
     eventually(lambda: house.json("config", "get", "locks.ttl_s")["value"] == 90)
     assert house.run("config", "get", "locks.enforcement").stdout == "enforce\n"
@@ -59,19 +59,24 @@ def test_explain_names_every_source_and_why_it_does_not_count(house: Coordinated
     house.configure("landing: {verify: [mine], timeout_s: 9}\nlocks: {ttl_s: 5}\nprofiles: {p: {locks: {ttl_s: 6}}}\n")
     good = (house.root / ".corral" / "config.yaml").read_text()
     commit(house.root, {".corral/config.yaml": good})
-    found = house.json("config", "explain", "landing.verify")
-    assert (found["value"], found["source"]) == (["true"], ".corral/config.yaml on the target branch")
-    assert [(layer["source"], layer["counts"]) for layer in found["layers"]] == [
+    explanation = house.json("config", "explain", "landing.verify")
+    assert (explanation["value"], explanation["source"]) == (["true"], ".corral/config.yaml on the target branch")
+    assert [(layer["source"], layer["counts"]) for layer in explanation["layers"]] == [
         (".corral/config.yaml", False), (".corral/local.yaml", False), (".corral/config.yaml on the target branch", True),
     ]  # fmt: skip
-    assert "committed" in found["layers"][1]["why"]
-    found = house.json("config", "explain", "locks.ttl_s", "--profile", "p", CORRAL_LOCKS_TTL_S="7")
-    assert [layer["value"] for layer in found["layers"]] == [5, 6, 7]
-    assert "CORRAL_LOCKS_TTL_S wins" in found["layers"][0]["why"]
-    found = house.json("config", "explain", "locks.ttl_s", "--profile", "p")
-    assert "profile p wins" in found["layers"][0]["why"] and found["profile"] == "p"
-    found = house.json("config", "explain", "tasks.max_crashes")
-    assert (found["value"], found["source"], found["layers"], found["default"]) == (5, "default", [], 5)
+    assert "committed" in explanation["layers"][1]["why"]
+    explanation = house.json("config", "explain", "locks.ttl_s", "--profile", "p", CORRAL_LOCKS_TTL_S="7")
+    assert [layer["value"] for layer in explanation["layers"]] == [5, 6, 7]
+    assert "CORRAL_LOCKS_TTL_S wins" in explanation["layers"][0]["why"]
+    explanation = house.json("config", "explain", "locks.ttl_s", "--profile", "p")
+    assert "profile p wins" in explanation["layers"][0]["why"] and explanation["profile"] == "p"
+    explanation = house.json("config", "explain", "tasks.max_crashes")
+    assert (explanation["value"], explanation["source"], explanation["layers"], explanation["default"]) == (
+        5,
+        "default",
+        [],
+        5,
+    )
     shown = house.run("config", "explain", "locks.ttl_s").stdout
     assert "Lifetime of an unused lock" in shown and "CORRAL_LOCKS_TTL_S" in shown
     house.run("daemon", "start", CORRAL_LOCKS_TTL_S="8")
@@ -79,16 +84,16 @@ def test_explain_names_every_source_and_why_it_does_not_count(house: Coordinated
         "value": 8, "source": "CORRAL_LOCKS_TTL_S", "profile": None
     }  # fmt: skip
     assert "The daemon has 8" in house.run("config", "explain", "locks.ttl_s").stdout
-    told = house.run("config", "set", "landing.verify", "[other]", "--file", "local").stdout
-    assert "does not decide this setting: what the target branch has committed wins over every file." in told
-    told = house.run("config", "set", "landing.approve", "always").stdout
-    assert 'in force: "paths"  (default)' in told and "Commit .corral/config.yaml on the target branch" in told
-    told = house.run("config", "set", "landing.approve", "always").stdout
-    assert "Nothing to change." in told and "Commit .corral/config.yaml on the target branch" in told
+    answer = house.run("config", "set", "landing.verify", "[other]", "--file", "local").stdout
+    assert "does not decide this setting: what the target branch has committed wins over every file." in answer
+    answer = house.run("config", "set", "landing.approve", "always").stdout
+    assert 'in force: "paths"  (default)' in answer and "Commit .corral/config.yaml on the target branch" in answer
+    answer = house.run("config", "set", "landing.approve", "always").stdout
+    assert "Nothing to change." in answer and "Commit .corral/config.yaml on the target branch" in answer
     commit(house.root, {".corral/config.yaml": (house.root / ".corral" / "config.yaml").read_text()})
     assert house.json("config", "explain", "landing.approve")["value"] == "always"
-    told = house.run("config", "set", "locks.ttl_s", "9", CORRAL_LOCKS_TTL_S="7").stdout
-    assert "does not decide this setting: the variable CORRAL_LOCKS_TTL_S wins over every file." in told
+    answer = house.run("config", "set", "locks.ttl_s", "9", CORRAL_LOCKS_TTL_S="7").stdout
+    assert "does not decide this setting: the variable CORRAL_LOCKS_TTL_S wins over every file." in answer
 
 
 @pytest.mark.req("FR-CONFIG-003")

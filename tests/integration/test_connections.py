@@ -34,7 +34,9 @@ def _address(house: Coordinated) -> tuple[str, int]:
 def test_it_listens_on_tcp_only_where_somebody_asked_for_it(coordinate: Callable[..., Coordinated]) -> None:
     house = coordinate()
     pid = house.ask("GET", "/health")["pid"]
-    listening = [one.laddr for one in psutil.Process(pid).net_connections("inet") if one.status == "LISTEN"]
+    listening = [
+        connection.laddr for connection in psutil.Process(pid).net_connections("inet") if connection.status == "LISTEN"
+    ]
     assert listening == []
 
 
@@ -76,13 +78,13 @@ def test_headers_without_an_end_are_cut_off(house: Coordinated) -> None:
 
 
 @pytest.mark.req("X17")
-@pytest.mark.parametrize("said", [b"Content-Length: 157286400", b"Transfer-Encoding: chunked"])
+@pytest.mark.parametrize("body", [b"Content-Length: 157286400", b"Transfer-Encoding: chunked"])
 @pytest.mark.executed
-def test_a_body_of_150_mb_is_refused_and_not_kept(house: Coordinated, said: bytes) -> None:
+def test_a_body_of_150_mb_is_refused_and_not_kept(house: Coordinated, body: bytes) -> None:
     pid = house.running_pid()
-    head = b"POST /api/v1/tasks HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" + said + b"\r\n\r\n"
+    head = b"POST /api/v1/tasks HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" + body + b"\r\n\r\n"
     chunk = b"x" * 65536
-    sent = chunk if said.startswith(b"Content") else b"%x\r\n%s\r\n" % (len(chunk), chunk)
+    sent = chunk if body.startswith(b"Content") else b"%x\r\n%s\r\n" % (len(chunk), chunk)
     with wire.dial(str(socket_path(find_project(house.root))), 20) as link:
         link.sendall(head)
         # It may be cut off while it still sends; to wait for the rest, until the time is out, would be to take it.

@@ -28,7 +28,7 @@ def test_a_session_has_contacts_and_as_many_names_as_it_is_given(house: Coordina
     house.ask("POST", "/messages", {"session_id": "s-2", "to": [answer["name"]], "subject": "to the new", "body": "b"})
     number = str(house.json("message", "inbox", "--agent", "Ann")[0]["id"])
     answered = house.json("message", "reply", number, "aside", "--to", "Ben", CORRAL_SESSION_ID="s-1")
-    assert [one["name"] for one in answered["recipients"]] == ["Ben"]
+    assert [recipient["name"] for recipient in answered["recipients"]] == ["Ben"]
     house.run("memory", "add", "It is so.", "--details", '{"why": "because"}')
     assert house.json("memory", "list")[0]["details"] == {"why": "because"}
     assert "to the new" in house.run("message", "inbox", "--agent", "Ann").stdout

@@ -98,14 +98,14 @@ def test_a_lock_file_that_is_removed_is_made_again_and_no_second_daemon_starts_m
 def test_a_daemon_ends_itself_when_another_process_keeps_the_new_lock_file(house: Coordinated) -> None:
     house.run("daemon", "start")
     daemon, lock = psutil.Process(house.daemon_pid() or 0), find_project(house.root).lock_file
-    told = (house.root / ".corral/run/daemon.json").read_bytes()
+    record = (house.root / ".corral/run/daemon.json").read_bytes()
     daemon.suspend()
     lock.unlink()
     with lock.open("x") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         daemon.resume()
         eventually(lambda: is_dead(daemon), WITHIN_S)
-    assert (house.root / ".corral/run/daemon.json").read_bytes() == told, "what the other one says of itself stays"
+    assert (house.root / ".corral/run/daemon.json").read_bytes() == record, "what the other one says of itself stays"
 
 
 def test_where_folders_cannot_be_locked_the_lock_file_is_known_by_its_inode(

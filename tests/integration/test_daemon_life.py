@@ -381,6 +381,8 @@ def test_a_session_that_falls_silent_is_given_up(coordinate: Callable[..., Coord
     house.run("daemon", "start")
     house.hook("SessionStart", "s", source="startup")
     house.edit("s", "src/a.py")
-    row = eventually(lambda: [one for one in house.json("session", "list") if one["status"] == "disconnected"])[0]
+    row = eventually(
+        lambda: [session for session in house.json("session", "list") if session["status"] == "disconnected"]
+    )[0]
     assert row["end_reason"] == "silent"
     assert house.json("lock", "list") == []

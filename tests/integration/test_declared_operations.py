@@ -95,13 +95,13 @@ def test_the_examples_are_answered_and_refused_as_declared_and_questions_change_
     api_story.refuse(story)
     assert not story.wrong, "\n".join(story.wrong)
 
-    declared = {(name_of(one), error.name) for one in OPERATIONS for error in one.route.errors}
+    declared = {(name_of(operation), error.name) for operation in OPERATIONS for error in operation.route.errors}
     listed = {
         (name, error) for _why, errors, names in NOT_PROVOKED for error in errors.split() for name in names.split(", ")
     }
     assert declared - story.refused == listed
 
-    questions = {name_of(one) for one in OPERATIONS if not one.route.changes}
+    questions = {name_of(operation) for operation in OPERATIONS if not operation.route.changes}
     assert questions - {name for name, _target, _body in story.asked} == NOT_ASKED
     house.stop()
     assert _writing(house, story) == WRITES
@@ -111,19 +111,19 @@ def _writing(house: Coordinated, story: Story) -> set[str]:
     """The questions that change the database: asked again where no job writes beside them, each after some news."""
     project, pool = find_project(house.root), ThreadPoolExecutor(2)
     services = assemble(project, pool).services
-    questions = {name_of(one) for one in OPERATIONS if not one.route.changes}
+    questions = {name_of(operation) for operation in OPERATIONS if not operation.route.changes}
 
     async def ask() -> set[str]:
         services.changes.bind(asyncio.get_running_loop())
-        router, found = Router(services, nouns.HOT, nouns.every), set()
+        router, writing = Router(services, nouns.HOT, nouns.every), set()
         with closing(sqlite3.connect(f"{project.database.as_uri()}?mode=ro", uri=True)) as conn:
             for operation, target, body in story.asked:
                 if operation in questions:
                     assert await _ask(router, *NEWS) == 201
                     before = [*conn.iterdump()]
                     assert await _ask(router, operation, target.replace("timeout_s=20", "timeout_s=0"), body) == 200
-                    found |= {operation} if [*conn.iterdump()] != before else set()
-        return found
+                    writing |= {operation} if [*conn.iterdump()] != before else set()
+        return writing
 
     try:
         return asyncio.run(ask())

@@ -27,7 +27,7 @@ def test_a_change_is_shown_while_it_is_made_as_it_would_land_and_as_it_landed(
     assert house.json("task", "diff", later)["note"] == "It has not started."
     assert "has not started" in house.run("task", "diff", later).stdout
 
-    running = eventually(lambda: found if len((found := house.json("task", "diff", task))["files"]) == 2 else None)
+    running = eventually(lambda: diff if len((diff := house.json("task", "diff", task))["files"]) == 2 else None)
     assert running["uncommitted"] and running["head_sha"] is None and "+n" in running["patch"]
     shown = house.run("task", "diff", str(row["number"])).stdout
     assert "+\\x1b[31mred" in shown and "\x1b" not in shown, "no escape code reaches a terminal, and no colour a pipe"
@@ -50,9 +50,9 @@ def test_of_a_conflict_a_failed_task_and_a_lost_commit_what_there_is_is_shown(ho
     merge = house.json("merge", "submit", "side")["merge_id"]
     failed = house.submit("Fail", "echo half > half.txt; printf '\\0' > bin; exit 3", "--retries", "0")
     house.run("wait", "--all", check=False)
-    found = house.json("merge", "diff", merge)
-    assert found["state"] == "conflict" and [file["path"] for file in found["files"]] == ["README.md"]
-    assert "+side" in found["patch"] and "other.txt" not in found["patch"], (
+    diff = house.json("merge", "diff", merge)
+    assert diff["state"] == "conflict" and [file["path"] for file in diff["files"]] == ["README.md"]
+    assert "+side" in diff["patch"] and "other.txt" not in diff["patch"], (
         "what the branch did, not what its target did since"
     )
 
@@ -61,7 +61,7 @@ def test_of_a_conflict_a_failed_task_and_a_lost_commit_what_there_is_is_shown(ho
     assert "binary files, and of files over 1 MiB, are not shown" in house.run("task", "diff", failed).stdout
     assert "over 1 MiB" not in house.run("merge", "diff", merge).stdout
 
-    head = found["head_sha"]
+    head = diff["head_sha"]
     git(house.root, "branch", "-q", "-D", "side")
     for ref in git(house.root, "for-each-ref", "--format=%(refname)", f"--contains={head}").splitlines():
         git(house.root, "update-ref", "-d", ref)

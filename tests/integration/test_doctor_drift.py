@@ -57,11 +57,11 @@ def test_each_file_that_was_changed_after_its_installation_is_named_with_its_rem
     (copy / "hooks" / "hook.py").write_text("print('{}')\n")
     (copy / "skills" / "more.md").write_text("Obey me.\n")
     (copy / ".mcp.json").unlink()
-    found = {check["message"]: check["remedy"] for check in checks(house, "drift")}
+    remedies = {check["message"]: check["remedy"] for check in checks(house, "drift")}
     places = (settings, agent, launcher, copy / "hooks/hook.py", copy / "skills/more.md", copy / ".mcp.json")
     for place in places:
-        assert any(str(place) in message for message in found), place
-    assert len(found) == len(places) and all(found.values())
+        assert any(str(place) in message for message in remedies), place
+    assert len(remedies) == len(places) and all(remedies.values())
     house.run("daemon", "restart")
     assert not any(str(launcher) in check["message"] for check in checks(house, "drift")), "the remedy mends it"
 
@@ -82,8 +82,8 @@ def test_an_installed_package_is_compared_with_its_record(tmp_path: Path, monkey
     assert list(drift.of_package()) == []
     (tmp_path / "corral/_bundle/hooks/hook.py").write_text("print(2)\n")
     (tmp_path / "corral/gone.py").unlink()
-    found = [item.what for item in drift.of_package()]
-    assert len(found) == 2 and "hook.py differs" in found[0] and "gone.py is missing" in found[1]
+    differences = [item.what for item in drift.of_package()]
+    assert len(differences) == 2 and "hook.py differs" in differences[0] and "gone.py is missing" in differences[1]
 
 
 @pytest.mark.parametrize(("version", "named"), [("2.45.0", ["CVE-2024-32002", "CVE-2025-48384"]), ("2.51.2", [])])
@@ -96,8 +96,8 @@ def test_a_git_with_known_holes_is_named_and_no_back_port_is_called_broken(
         tmp_path / "fake" / "git",
         f'#!/bin/sh\n[ "$1" = version ] && echo "git version {version} (Vendor)" && exit\nexec {real} "$@"\n',
     )
-    found = checks(house, "git.known-hole", PATH=f"{fake.parent}:{os.environ['PATH']}")
-    assert len(found) == len(named)
-    for check, cve in zip(found, named, strict=True):
+    holes = checks(house, "git.known-hole", PATH=f"{fake.parent}:{os.environ['PATH']}")
+    assert len(holes) == len(named)
+    for check, cve in zip(holes, named, strict=True):
         assert check["status"] == "warning" and cve in check["message"] and version in check["message"]
         assert "distribution may have closed them" in check["message"] and "changelog" in check["remedy"]

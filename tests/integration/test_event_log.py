@@ -81,12 +81,12 @@ def a_day(house: Coordinated) -> dict[str, str]:
 def test_what_happened_is_in_the_log(coordinate: Callable[..., Coordinated]) -> None:
     house = coordinate(verify=("test $(ls | wc -l) -lt 4",), config=FAILS_ONCE)
     ids = a_day(house)
-    found = caught_up(house)
-    assert all(list(line)[:5] == SHAPE for line in found)
-    assert all(datetime.strptime(line["timestamp"], "%Y-%m-%dT%H:%M:%S.%fZ") for line in found)
+    written_lines = caught_up(house)
+    assert all(list(line)[:5] == SHAPE for line in written_lines)
+    assert all(datetime.strptime(line["timestamp"], "%Y-%m-%dT%H:%M:%S.%fZ") for line in written_lines)
 
     def about(event: str, task: str) -> Lines:
-        return [line for line in found if line["event"] == event and line.get("task_id") == ids[task]]
+        return [line for line in written_lines if line["event"] == event and line.get("task_id") == ids[task]]
 
     for task, events in {
         "landed": ("task_submitted", "task_claimed", "task_started", "task_completed", "merge_queued", "merge_landed"),
@@ -105,7 +105,7 @@ def test_what_happened_is_in_the_log(coordinate: Callable[..., Coordinated]) -> 
     assert about("merge_failed", "red")[0]["data"]["reason"] in about("merge_failed", "red")[0]["message"]
 
     def by(event: str, session: str) -> Line:
-        return next(line for line in found if line["event"] == event and line.get("session_id") == session)
+        return next(line for line in written_lines if line["event"] == event and line.get("session_id") == session)
 
     assert by("session_started", "one")["component"] == "sessions"
     assert by("session_ended", "one")["data"]["reason"] == "other"
@@ -114,7 +114,7 @@ def test_what_happened_is_in_the_log(coordinate: Callable[..., Coordinated]) -> 
     assert by("lock_acquired", "one")["data"]["paths"] == ["src/a.py"]
     assert by("lock_released", "two")["message"] == "Lock docs/x.md released."
     assert "src/a.py" in by("edit_denied", "two")["message"]
-    (changed,) = (line for line in found if line["event"] == "config_changed")
+    (changed,) = (line for line in written_lines if line["event"] == "config_changed")
     assert changed["changes"] == {"supervisor.max_agents": 3}
     house.stop()
     written = [line["event_id"] for line in lines(house) if "event_id" in line]
@@ -143,7 +143,7 @@ def test_the_level_decides_and_no_secret_is_written(
     eventually(is_debug)
     second = house.submit("second", "true")
     house.run("task", "cancel", second, "--reason", f"{shaped} canary-of-the-environment")
-    (cancelled,) = eventually(lambda: [one for one in of(house, "task_cancelled") if one["task_id"] == second])
+    (cancelled,) = eventually(lambda: [line for line in of(house, "task_cancelled") if line["task_id"] == second])
     assert "[redacted]" in cancelled["message"]
     assert "[redacted]" in cancelled["data"]["reason"]
     assert not [line for line in lines(house) if line.get("task_id") == first], "INFO was written at level WARNING"

@@ -100,7 +100,7 @@ def test_every_reader_gets_every_change_once_though_the_daemon_is_killed_in_betw
         house.ask("POST", "/tasks", {"title": f"task {number}", "description": "for a session"})
 
     def has_all(reader: Reader) -> bool:
-        return [one["kind"] for one in reader.seen].count("task.submitted") == 11
+        return [event["kind"] for event in reader.seen].count("task.submitted") == 11
 
     for reader in [*readers, newcomer]:
         eventually(partial(has_all, reader))
@@ -156,7 +156,7 @@ def test_a_reader_that_does_not_read_holds_up_nobody_and_a_stop_ends_the_stream(
             body = {"title": f"task {number}", "description": "x", "input_data": {"text": "y" * 200}}
             house.ask("POST", "/tasks", body)
         quick = Reader(house, 0)
-        eventually(lambda: sum(one["kind"] == "task.submitted" for one in quick.seen) == 40)
+        eventually(lambda: sum(event["kind"] == "task.submitted" for event in quick.seen) == 40)
         house.run("daemon", "stop")
         lazy.settimeout(20)
         received = b"".join(iter(lambda: lazy.recv(65536), b""))

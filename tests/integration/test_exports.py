@@ -93,8 +93,8 @@ def leased(house: Coordinated) -> set[str]:
 
 
 def jq(file: Path, question: str) -> list[Any]:
-    said = whole_lines(file)
-    done = subprocess.run([program("jq"), "-c", question], input=said, capture_output=True, text=True, check=True)
+    lines = whole_lines(file)
+    done = subprocess.run([program("jq"), "-c", question], input=lines, capture_output=True, text=True, check=True)
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
@@ -270,12 +270,12 @@ def test_evidence_is_written_again_after_a_retry_and_where_it_was_deleted(house:
     eventually(lambda: "| outcome | landed |" in file.read_text())
     assert not (file.parent / "REVIEW.md").exists()
     assert json.loads((file.parent / "lifecycle.json").read_text())["events"][-1]["event"] == "completed"
-    before = {one.name: one.read_bytes() for one in file.parent.iterdir()}
+    before = {path.name: path.read_bytes() for path in file.parent.iterdir()}
     house.run("daemon", "stop")
     shutil.rmtree(file.parent)
     house.run("daemon", "start")
     eventually(lambda: file.exists())
-    assert {one.name: one.read_bytes() for one in file.parent.iterdir()} == before
+    assert {path.name: path.read_bytes() for path in file.parent.iterdir()} == before
 
 
 @pytest.mark.req("SUP-NFR1")

@@ -22,7 +22,9 @@ def test_a_leader_has_followers_that_end_with_it(coordinate: Callable[..., Coord
     eventually(lambda: house.ask("GET", f"/tasks/{leader}/detail")["started_at"])
     follower = house.submit("follower", "echo follows; sleep 600", "--parent", leader[:8], "--claims", "src/a.py")
     queued = house.submit("another", "sleep 600", "--parent", leader, "--wait-for", follower)
-    shown = eventually(lambda: [one for one in house.json("swarm", "status")["agents"] if one["task_id"] == follower])
+    shown = eventually(
+        lambda: [agent for agent in house.json("swarm", "status")["agents"] if agent["task_id"] == follower]
+    )
     assert shown[0]["parent"] == leader
     assert house.json("task", "detail", leader)["followers"] == [follower, queued]
     assert f"leads     {follower[:8]}, {queued[:8]}" in house.run("task", "detail", leader).stdout
@@ -108,4 +110,4 @@ def test_leaders_of_leaders_are_bounded(coordinate: Callable[..., Coordinated]) 
     )
     house.run("task", "cancel", chain[0])
     house.configure("supervisor: {max_agents: 1}\n")
-    eventually(lambda: {one["status"] for one in house.json("task", "list")} == {"cancelled"})
+    eventually(lambda: {task["status"] for task in house.json("task", "list")} == {"cancelled"})

@@ -53,10 +53,10 @@ def test_a_kill_in_the_middle_loses_nothing_and_unlanded_work_goes_only_when_a_p
     )
 
     plan = house.json("gc", "--dry-run")
-    assert {one["kind"]: one["count"] for one in plan["removed"]} == {"events": left}
+    assert {removal["kind"]: removal["count"] for removal in plan["removed"]} == {"events": left}
     done = house.json("gc")
     assert done["removed"] == plan["removed"] and done["freed_bytes"] > 500_000 and not done["problems"]
-    assert [one["ref"] for part in done["kept"] for one in part["refs"]] == [ref]
+    assert [salvage["ref"] for part in done["kept"] for salvage in part["refs"]] == [ref]
     assert house.json("task", "detail", task)["status"] == "completed"
     refused = house.run("gc", "--unlanded", "--yes", check=False, CORRAL_SESSION_ID="agent")
     assert refused.returncode != 0 and "Only a person" in refused.stderr

@@ -114,9 +114,9 @@ def test_a_hook_of_the_checkout_alone_is_changed_only_by_who_was_told_so(house: 
     git(root, "config", "core.hooksPath", ".husky")
     executable(hook, "#!/bin/sh\necho ran >> ../ran\n")
     before = hook.read_bytes()
-    told = house.run("guard", "install", check=False)
-    assert told.returncode != 0 and hook.read_bytes() == before
-    assert "hook of this checkout alone" in told.stdout and "Git tracks" not in told.stdout
+    refusal = house.run("guard", "install", check=False)
+    assert refusal.returncode != 0 and hook.read_bytes() == before
+    assert "hook of this checkout alone" in refusal.stdout and "Git tracks" not in refusal.stdout
     commit_all(root, "hooks", ".husky")
     assert "Git tracks the file" in house.run("guard", "install", check=False).stdout
     side = root.parent / "side"

@@ -166,8 +166,8 @@ def test_what_is_too_large_to_be_saved_is_named_where_its_worktree_goes(guarded:
     leave: dict[str, Any] = {"tool_name": "ExitWorktree", "tool_use_id": "u-1", "tool_input": {"action": "remove"}}
     assert "big.db (2.0 MB" in told(guarded.hook("PreToolUse", "s-1", outside, **leave))
     for event in ("WorktreeRemove", "VcsRelease", ""):
-        given = guarded.hook("WorktreeCreate", "s-1", name="mine")
-        place = Path(given["hookSpecificOutput"]["worktreePath"])
+        answer = guarded.hook("WorktreeCreate", "s-1", name="mine")
+        place = Path(answer["hookSpecificOutput"]["worktreePath"])
         (place / ".env").write_text("KEY=1\n")
         (place / "big.db").write_bytes(b"x" * 2_000_000)
         if event:

@@ -25,10 +25,10 @@ from tests.support.files import executable
 
 @pytest.mark.parametrize("event", ["SessionStart", "SessionEnd", "PreToolUse", "Stop", "AnEventOfTomorrow"])
 def test_an_event_arrives_whole_and_the_answer_is_printed(repo: Path, event: str) -> None:
-    said: Body = {"hookSpecificOutput": {"hookEventName": event, "additionalContext": 'Grüße, "Bob"\n'}}
-    with listening(coordinate(repo), lambda *_: said) as heard:
+    reply: Body = {"hookSpecificOutput": {"hookEventName": event, "additionalContext": 'Grüße, "Bob"\n'}}
+    with listening(coordinate(repo), lambda *_: reply) as heard:
         done = fire(repo, event, tool_input={"command": 'echo "}" \\ ü'})
-    assert json.loads(done.stdout) == said
+    assert json.loads(done.stdout) == reply
     assert heard.events == [
         (
             event,
@@ -95,9 +95,9 @@ def test_a_daemon_json_that_came_with_a_copy_leads_to_no_other_projects_daemon(
     original, copy = make_repo("d" * 120), tmp_path / ("e" * 120)
     sock = coordinate(original)
     shutil.copytree(original, copy)
-    said = {"decision": "block", "reason": "from another project"}
-    with listening(sock, lambda *_: said) as heard:
-        assert json.loads(fire(original, "Stop").stdout) == said
+    reply = {"decision": "block", "reason": "from another project"}
+    with listening(sock, lambda *_: reply) as heard:
+        assert json.loads(fire(original, "Stop").stdout) == reply
         assert silent(fire(copy, "Stop"))
         assert find_socket(find_project(original)) == sock
         assert find_socket(find_project(copy)) == socket_path(find_project(copy)) != sock
@@ -136,7 +136,7 @@ def test_without_a_daemon_the_session_goes_on_and_one_line_says_why(
 
 @pytest.mark.req("HOOK")
 @pytest.mark.parametrize(
-    "said",
+    "reply",
     [
         None,
         b"\x00\xff garbage",
@@ -146,8 +146,8 @@ def test_without_a_daemon_the_session_goes_on_and_one_line_says_why(
     ],
     ids=["hung up", "garbage", "no JSON", "cut off", "an error"],
 )
-def test_an_answer_that_cannot_be_used_is_no_answer(repo: Path, said: bytes | None) -> None:
-    with listening(coordinate(repo), lambda *_: said):
+def test_an_answer_that_cannot_be_used_is_no_answer(repo: Path, reply: bytes | None) -> None:
+    with listening(coordinate(repo), lambda *_: reply):
         assert silent(fire(repo, "Stop"))
     assert len(logged(repo)) == 1
 

@@ -22,10 +22,10 @@ def made(done: subprocess.CompletedProcess[bytes]) -> Path:
 
 
 def test_the_daemons_worktree_is_the_one_that_is_used(repo: Path, tmp_path: Path) -> None:
-    said = {
+    reply = {
         "hookSpecificOutput": {"hookEventName": "WorktreeCreate", "worktreePath": os.fspath(tmp_path / "wörk tree")}
     }
-    with listening(coordinate(repo), lambda *_: said):
+    with listening(coordinate(repo), lambda *_: reply):
         assert made(fire(repo, "WorktreeCreate", name="x")) == tmp_path / "wörk tree"
     assert "worktree-x" not in git(repo, "branch")
 

@@ -79,11 +79,15 @@ def test_no_command_obeys_a_text_or_lets_it_forge_a_line(
     }
     bad = {
         command: sorted(
-            {f"U+{ord(one):04X}" for one in shown if unicodedata.category(one) in ("Cc", "Cf") and one != "\n"}
+            {
+                f"U+{ord(character):04X}"
+                for character in shown
+                if unicodedata.category(character) in ("Cc", "Cf") and character != "\n"
+            }
         )
         for command, shown in shown_by.items()
     }
-    assert {command: found for command, found in bad.items() if found} == {}
+    assert {command: marks for command, marks in bad.items() if marks} == {}
     forged = {
         command: [line for line in shown.splitlines() if line.startswith(FORGED)] for command, shown in shown_by.items()
     }

@@ -96,9 +96,9 @@ def test_no_process_of_one_client_acts_for_the_session_of_another(house: Coordin
     with ExitStack() as stack:
         ann, ben = (stack.enter_context(client(house, name)) for name in ("s-ann", "s-ben"))
         by_bridge = {"X-Corral-Bridge": "$pid", "X-Corral-Session": "s-ann", "X-Corral-Client": str(ann.pid)}
-        for one, path in ((ann, "src/a.py"), (ben, "src/b.py")):
-            ((status, answer),) = one.ask(("POST", "/api/v1/locks/acquire", {"paths": [path]}))
-            assert (status, answer["locks"][0]["session_id"]) == (201, one.session_id)
+        for caller, path in ((ann, "src/a.py"), (ben, "src/b.py")):
+            ((status, answer),) = caller.ask(("POST", "/api/v1/locks/acquire", {"paths": [path]}))
+            assert (status, answer["locks"][0]["session_id"]) == (201, caller.session_id)
         house.ask("POST", "/tasks", {"title": "Look", "task_type": "review", "description": "x"})
         task = told(ann.ask(call("get_work"), headers=by_bridge)[0])["task_id"]
         assert house.ask("GET", f"/tasks/{task}")["status"] == "running"
@@ -172,12 +172,12 @@ def test_a_second_client_of_a_session_is_that_session_too(house: Coordinated) ->
     """`claude --continue` in another terminal, while the first is open."""
     with ExitStack() as stack:
         for _ in range(2):
-            one = stack.enter_context(client(house, "s-ann"))
+            own_client = stack.enter_context(client(house, "s-ann"))
             for turn in range(2):
-                about = {"session_id": "s-ann", "cwd": str(house.root), "_hook": {"pid": one.pid}}
+                about = {"session_id": "s-ann", "cwd": str(house.root), "_hook": {"pid": own_client.pid}}
                 event: Asked = ("POST", "/api/v1/hooks/UserPromptSubmit", about)
                 lock: Asked = ("POST", "/api/v1/locks/acquire", {"paths": [f"src/{turn}.py"]})
-                (heard, _), (locked, answer) = one.ask(event, lock)
+                (heard, _), (locked, answer) = own_client.ask(event, lock)
                 assert (heard, locked, answer["locks"][0]["session_id"]) == (200, 201, "s-ann")
 
 

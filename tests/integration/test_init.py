@@ -201,8 +201,8 @@ def test_the_commands_that_share_it_leave_out_what_else_was_staged(repo: Path) -
     house = Coordinated(repo)
     (repo / "src" / "a.py").write_text("mine = 1\n")
     git(repo, "add", "src/a.py")
-    said = house.run("init", "--yes").stdout
-    share = next(line for line in said.splitlines() if "git add" in line).partition("team: ")[2]
+    output = house.run("init", "--yes").stdout
+    share = next(line for line in output.splitlines() if "git add" in line).partition("team: ")[2]
     assert share.startswith("git add .corral "), "no detour in the root of the repository"
     readme = (Path(__file__).parents[2] / "README.md").read_text().partition("git add .corral")[2].partition("```")[0]
     for commands in (share, f"git add .corral{readme}"):
@@ -220,8 +220,8 @@ def test_the_commands_that_share_it_leave_out_what_else_was_staged(repo: Path) -
 
 def test_the_command_that_shares_it_works_where_it_was_shown_and_leaves_out_what_git_ignores(repo: Path) -> None:
     commit(repo, {".gitignore": ".claude/\n", "package.json": '{"scripts": {"test": "node --test"}}'})
-    said = Coordinated(repo).run("init", "--yes", cwd=repo / "src").stdout
-    share = next(line for line in said.splitlines() if "your team: " in line).partition("team: ")[2]
+    output = Coordinated(repo).run("init", "--yes", cwd=repo / "src").stdout
+    share = next(line for line in output.splitlines() if "your team: " in line).partition("team: ")[2]
     done = subprocess.run(
         ["sh", "-ec", share], cwd=repo / "src", env={**os.environ, **IDENTITY}, capture_output=True, text=True
     )
@@ -232,8 +232,8 @@ def test_the_command_that_shares_it_works_where_it_was_shown_and_leaves_out_what
         ".corral/config.yaml",
         ".corral/template.lock",
     ]
-    assert f"Not shared, because git ignores it here: .claude/settings.json, {SKILL}\n" in said
-    assert "corral init --verify 'npm test'" in said
+    assert f"Not shared, because git ignores it here: .claude/settings.json, {SKILL}\n" in output
+    assert "corral init --verify 'npm test'" in output
 
 
 @pytest.mark.parametrize("obstacle", ["settings behind a dead link", "a file called .corral"])

@@ -68,11 +68,11 @@ def killed(tmp_path: Path) -> Iterator[Callable[..., Assignment]]:
     """Start a worker by a daemon that is then killed; gives what the worker's assignment was."""
     task_ids: list[str] = []
 
-    def start(**given: Any) -> Assignment:
+    def start(**fields: Any) -> Assignment:
         task_ids.append(str(uuid.uuid4()))
-        given = {"task_id": task_ids[-1], **given}
+        fields = {"task_id": task_ids[-1], **fields}
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-        argv = [sys.executable, "-c", DAEMON, str(tmp_path), json.dumps(given)]
+        argv = [sys.executable, "-c", DAEMON, str(tmp_path), json.dumps(fields)]
         done = subprocess.run(argv, env=env, capture_output=True, text=True)
         assert done.returncode == -9, done.stderr
         return make_assignment(tmp_path, task_id=task_ids[-1], keeper=tmp_path / "keeper")
@@ -86,9 +86,9 @@ def killed(tmp_path: Path) -> Iterator[Callable[..., Assignment]]:
 
 def adopt(assignment: Assignment, runner: Any = None) -> Running:
     """Follow a worker as the next daemon does."""
-    found = keeping.find(assignment.keeper, assignment.marks, assignment.attempt)
-    assert found, (assignment.keeper / "record").read_text()
-    kept, known = found
+    record = keeping.find(assignment.keeper, assignment.marks, assignment.attempt)
+    assert record, (assignment.keeper / "record").read_text()
+    kept, known = record
     follower: Running = (runner or CommandRunner(os.environ)).follow(known, kept, clock())
     return follower
 
@@ -147,8 +147,8 @@ def test_a_tool_call_is_told_once_whichever_daemon_sees_it(tmp_path: Path) -> No
     assert before.tell("call 2")
     wait(lambda: '"call 2", "content": "ok"' in assignment.log.read_text())
     after = adopt(assignment, runner)
-    told = [call.use_id for call in look(after, lambda seen: seen.tool_calls).tool_calls]
-    assert told == ["call 2"], "what ended while nobody followed is not lost, and nothing is told twice"
+    uses = [call.use_id for call in look(after, lambda seen: seen.tool_calls).tool_calls]
+    assert uses == ["call 2"], "what ended while nobody followed is not lost, and nothing is told twice"
     assert after.tell("end") and finish(after).success
 
 
@@ -292,18 +292,18 @@ def test_a_worker_that_its_daemons_die_of_again_and_again_is_not_adopted_for_eve
 ) -> None:
     assignment = killed(command="sleep 600")
     for _ in range(keeping.MOST_ADOPTIONS):
-        found = keeping.find(assignment.keeper, assignment.marks, 1)
-        assert found
-        found[0].close()
+        record = keeping.find(assignment.keeper, assignment.marks, 1)
+        assert record
+        record[0].close()
     assert keeping.find(assignment.keeper, assignment.marks, 1) is None
 
 
 def test_limits_that_passed_are_counted_from_the_workers_start(killed: Callable[..., Assignment]) -> None:
     assignment = killed(command="sleep 600")
     wait(lambda: Kept(assignment.keeper).age_s > 1)
-    found = keeping.find(assignment.keeper, assignment.marks, 1)
-    assert found
-    kept, known = found
+    record = keeping.find(assignment.keeper, assignment.marks, 1)
+    assert record
+    kept, known = record
     limited = make_assignment(assignment.keeper.parent, task_id=known.task_id, limits=Limits(timeout_s=1))
     running = CommandRunner(os.environ, stop_grace_s=1).follow(limited, kept, clock())
     assert finish(running).error_code == "timeout"

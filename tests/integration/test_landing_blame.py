@@ -73,8 +73,10 @@ def test_a_green_run_of_the_tip_under_the_same_conditions_is_a_control(world: Wo
     assert (merge["state"], ran) == ("failed", 1)
     by = world.db.read(lambda conn: receipts.latest(conn, git(world.root, "rev-parse", "main^{tree}"), *green(world)))
     assert by is not None and by["log"] is not None
-    told = f"main at {world.tip()[:12]} without it passed, 50 min before the failure: control run of {by['created_at']}"
-    assert told in why(merge)
+    cause = (
+        f"main at {world.tip()[:12]} without it passed, 50 min before the failure: control run of {by['created_at']}"
+    )
+    assert cause in why(merge)
     assert f"receipt {by['receipt_id'][:8]}, log: {by['log']}" in why(merge)
     assert (world.root / by["log"]).is_file()
 
@@ -86,9 +88,9 @@ def green(world: World) -> tuple[str, ReceiptStatus]:
 
 
 def inputs(world: World, merge: MergeRow) -> dict[str, Any]:
-    found = world.receipt(merge["merge_id"])["inputs"]
-    assert found is not None
-    return found
+    stored = world.receipt(merge["merge_id"])["inputs"]
+    assert stored is not None
+    return stored
 
 
 def the_clock(world: World, _tmp_path: Path) -> None:
@@ -248,7 +250,7 @@ def test_a_receipt_says_what_it_is_of_and_which_programs_ran(world: World, tmp_p
     receipt = world.receipt(merge["merge_id"])
     assert (receipt["merge_id"], receipt["commit_sha"]) == (merge["merge_id"], merge["landed_sha"])
     assert receipt["role"] == "candidate"
-    brought = [one for one in inputs(world, merge)["programs"] if one["name"] == "tester"]
+    brought = [program for program in inputs(world, merge)["programs"] if program["name"] == "tester"]
     assert brought[0]["path"].endswith("/tools/tester") and brought[0]["version"] is None, (
         "it is the candidate's own code"
     )

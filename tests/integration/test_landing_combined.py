@@ -44,10 +44,14 @@ def test_a_stack_lands_on_a_remote_in_each_shape_and_is_taken_back(world: World,
     world.db.write(lambda conn: steering.freeze(conn, "main", "A release.", "Ann", world.now()))
     ids = submit(world, "grandchild", "child", "parent")
     world.run()
-    assert (world.tip(), origin.tip()) == before and all(world.merge(one)["candidate_sha"] for one in ids.values())
+    assert (world.tip(), origin.tip()) == before and all(
+        world.merge(merge_id)["candidate_sha"] for merge_id in ids.values()
+    )
     world.db.write(lambda conn: steering.thaw(conn, "main", world.now()))
     world.run()
-    assert set(states(world, ids).values()) == {"landed"}, [world.merge(one)["reason"] for one in ids.values()]
+    assert set(states(world, ids).values()) == {"landed"}, [
+        world.merge(merge_id)["reason"] for merge_id in ids.values()
+    ]
     assert world.tip() == origin.tip() and (world.root / "same.txt").read_text() == "one\ntwo\n"
     own = [git(world.root, "diff", "--name-only", *(str(world.merge(ids[name])[key]) for key in ("tip_sha", "landed_sha")))
            for name in ("parent", "child", "grandchild")]  # fmt: skip

@@ -173,7 +173,7 @@ def test_the_repair_of_a_red_target_lands_past_those_who_wait(world: World) -> N
     world.skip(1)
     repair = world.submit("repair")
     world.until(behind, "landed")
-    assert [world.merge(one)["state"] for one in (held, behind, repair)] == ["landed"] * 3
+    assert [world.merge(merge_id)["state"] for merge_id in (held, behind, repair)] == ["landed"] * 3
     assert world.settled[0] == (repair, "landed")
 
 

@@ -95,7 +95,7 @@ def test_the_pause_says_why_and_ends_at_once_when_a_person_asks(world: World, tm
     paused = world.pause()
     assert paused is not None and paused["failures"] > 3 and "killed from outside" in paused["reason"]
     shown = {row["merge_id"]: row["reason"] for row in listed(world.db)}
-    assert all("main is paused and looked at again at" in shown[one] for one in (first, second))
+    assert all("main is paused and looked at again at" in shown[merge_id] for merge_id in (first, second))
     assert "killed from outside" in requests.detail(world.db, second, ageing_s=0, now=world.now())["reason"]
     assert world.events().count("target.paused") == 1
     (tmp_path / "up").touch()
@@ -145,12 +145,12 @@ def test_a_full_disk_that_a_command_met_and_tidied_up_fails_nobody(world: World,
     world.landing = Landing(verify=[f"test -e {up} || {{ echo 'built.o: No space left on device' >&2; exit 1; }}"])
     ids = several(world, 3)
     world.spend(30)
-    assert {world.merge(one)["state"] for one in ids} == {"queued"} and world.settled == []
+    assert {world.merge(merge_id)["state"] for merge_id in ids} == {"queued"} and world.settled == []
     pause = world.pause()
     assert pause is not None and "No space left on device" in pause["reason"]
     up.touch()
     world.spend(60)
-    assert world.settled == [(one, "landed") for one in ids]
+    assert world.settled == [(merge_id, "landed") for merge_id in ids]
 
 
 def test_a_change_that_fills_the_disk_by_itself_comes_back(world: World) -> None:
@@ -301,7 +301,7 @@ def test_one_ref_that_cannot_be_let_go_does_not_keep_the_others(
             shim(tmp_path / "bin", patched, body)
             world.run()
             world.spend(60)
-            assert world.held_refs() == [f"refs/corral/mq/{one}" for one in left]
+            assert world.held_refs() == [f"refs/corral/mq/{merge_id}" for merge_id in left]
     world.spend(60)
     assert world.held_refs() == []
 

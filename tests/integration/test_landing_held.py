@@ -249,14 +249,14 @@ def test_what_keeps_every_request_of_a_target_is_told_of_each_and_promised_to_no
         world.settings_of = refuse
     world.queue.step(world.now())
     shown = {row["merge_id"]: row for row in listed(world.db)}
-    for one in ids:
-        assert shown[one]["reason"].startswith("Nothing lands on main. ") and remedy_in(shown[one]["reason"])
+    for merge_id in ids:
+        assert shown[merge_id]["reason"].startswith("Nothing lands on main. ") and remedy_in(shown[merge_id]["reason"])
     standing = world.db.read(lambda conn: of_open(conn, 10, 0.0, world.now()))
-    assert [one["expected_s"] for _, one in standing] == [None, None]
-    assert all(one["waits_for"].startswith("Nothing lands on main. ") for _, one in standing)
+    assert [place["expected_s"] for _, place in standing] == [None, None]
+    assert all(place["waits_for"].startswith("Nothing lands on main. ") for _, place in standing)
     if trouble == "gone":
         git(world.root, "branch", "-m", "trunk", "main")
     world.settings_of = settings_of
     world.run()
-    assert [world.merge(one)["state"] for one in ids] == ["landed"] * 2
+    assert [world.merge(merge_id)["state"] for merge_id in ids] == ["landed"] * 2
     assert world.db.read(pauses.stops) == {}

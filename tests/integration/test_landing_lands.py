@@ -219,12 +219,16 @@ def test_cancel_and_retry(world: World) -> None:
     world.landing = Landing(verify=["sleep 60"])
     merge_id = world.offer("feature", {"a.txt": "1\n"})
     world.until(merge_id, "verifying")
-    told: list[str] = []
+    states: list[str] = []
     cancelled = requests.cancel(
-        world.db, world.repo(), merge_id[:8], on_settled=lambda _c, row, _n: told.append(row["state"]), now=world.now()
+        world.db,
+        world.repo(),
+        merge_id[:8],
+        on_settled=lambda _c, row, _n: states.append(row["state"]),
+        now=world.now(),
     )
     assert cancelled["state"] == "cancelled"
-    assert told == ["cancelled"]
+    assert states == ["cancelled"]
     with pytest.raises(Conflict):
         requests.cancel(world.db, world.repo(), merge_id, on_settled=lambda *_: None, now=world.now())
     assert world.queue.step(world.now()) is None

@@ -127,9 +127,9 @@ def test_a_flake_is_counted_by_test_and_a_known_one_suspects_nobody(world: World
         return [str(world.merge(merge_id)["state"]) for merge_id in ids]
 
     assert chain("a", "b") == ["landed", "landed"]
-    (told,) = _told(world)
-    (once,) = told["occurrences"]
-    assert (told["target"], told["test"], told["times"]) == ("main", "tests/test_x.py::test_y", 1)
+    (test,) = _told(world)
+    (once,) = test["occurrences"]
+    assert (test["target"], test["test"], test["times"]) == ("main", "tests/test_x.py::test_y", 1)
     assert "boom" in (world.root / once["red_log"]).read_text() and once["green_log"] != once["red_log"]
     assert "merge.flaky" in world.events()
     before = _runs(world)

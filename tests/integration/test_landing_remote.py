@@ -297,8 +297,8 @@ def test_a_remote_that_cannot_be_reached_holds_and_tells_no_secret(
         world.merge(merge_id)
     )
     assert "127.0.0.1" in str(row["reason"]) and row["tries"] == 1
-    told = str(world.db.read(events.listing)) + str(row) + str(world.merge(merge_id))
-    assert "hunter" not in told
+    texts = str(world.db.read(events.listing)) + str(row) + str(world.merge(merge_id))
+    assert "hunter" not in texts
     git(world.root, "remote", "set-url", "origin", str(origin.place))
     world.skip(10)
     world.spend(5)

@@ -44,9 +44,9 @@ def test_the_queue_tells_each_requests_place_slot_and_time_on_every_face(
         return [row["standing"] for row in rows] if {row["standing"]["slot"] for row in rows} >= {1, 2} else []
 
     shown = eventually(standings)
-    assert [one["position"] for one in shown] == [1, 2, 3]
-    assert all("in slot" in str(one["waits_for"]) for one in shown if one["slot"] is not None)
-    assert all(isinstance(one["expected_s"], float) and one["waits_since"] for one in shown)
+    assert [place["position"] for place in shown] == [1, 2, 3]
+    assert all("in slot" in str(place["waits_for"]) for place in shown if place["slot"] is not None)
+    assert all(isinstance(place["expected_s"], float) and place["waits_since"] for place in shown)
     listed = house.run("merge", "list", "--status", "queued", "--status", "verifying").stdout
     assert "PLACE" in listed and "LANDS IN" in listed
     status = house.run("status").stdout  # the first one took no time
@@ -93,19 +93,19 @@ def test_what_is_verified_together_lands_together_and_a_red_one_is_never_told_as
 
     def shown(is_meant: Callable[[Standing], object]) -> list[Standing] | None:
         world.queue.step(world.now())
-        found = [how for _row, how in world.db.read(lambda conn: standing.of_open(conn, 9, 0, world.now()))]
-        return found if all(map(is_meant, found)) else None
+        places = [how for _row, how in world.db.read(lambda conn: standing.of_open(conn, 9, 0, world.now()))]
+        return places if all(map(is_meant, places)) else None
 
     eventually(lambda: shown(lambda how: how["slot"]))
     world.db.write(lambda conn: runs.set_batch(conn, "main", 1))  # as after a suspect; a stack counts once all the same
     later = world.offer("later", {"later.txt": "x\n"})
     *together, behind = [how for _row, how in world.db.read(lambda conn: standing.of_open(conn, 9, 0, world.now()))]
-    assert len({one["expected_s"] for one in together}) == 1 and together[0]["expected_s"] is not None
+    assert len({place["expected_s"] for place in together}) == 1 and together[0]["expected_s"] is not None
     (usual_s,) = world.db.read(lambda conn: runs.green_durations(conn, "main", 9))
     (began,) = {run["started_at"] for run in world.db.read(runs.running)}
     late = parse(began) + timedelta(seconds=usual_s + 60)
     *overdue, next_one = [how for _row, how in world.db.read(lambda conn: standing.of_open(conn, 9, 0, late))]
-    assert {one["expected_s"] for one in overdue} == {0.0}
+    assert {place["expected_s"] for place in overdue} == {0.0}
     assert next_one["expected_s"] == round(usual_s, 1), "its own verification is still to come"
     assert behind["expected_s"] is not None and behind["expected_s"] >= next_one["expected_s"]
     go.touch()
@@ -116,5 +116,7 @@ def test_what_is_verified_together_lands_together_and_a_red_one_is_never_told_as
     assert "main without it is verified before it is blamed" in how["waits_for"] and how["expected_s"] is None
     go.touch()
     world.run()
-    assert world.merge(bad)["state"] == "failed" and {world.merge(one)["state"] for one in (*ids, later)} == {"landed"}
+    assert world.merge(bad)["state"] == "failed" and {world.merge(merge_id)["state"] for merge_id in (*ids, later)} == {
+        "landed"
+    }
     world.close()

@@ -90,7 +90,7 @@ def test_a_daemon_left_behind_by_a_green_one_is_ended(world: World, tmp_path: Pa
 @pytest.mark.req("G27")
 @pytest.mark.req("I5")
 @pytest.mark.parametrize(
-    ("command", "said"),
+    ("command", "reason"),
     [
         ("echo y > src/a.py", "changed tracked files (src/a.py)"),
         ("rm README.md", "changed tracked files (README.md)"),
@@ -103,7 +103,7 @@ def test_a_daemon_left_behind_by_a_green_one_is_ended(world: World, tmp_path: Pa
     ],
 )
 def test_what_ends_every_verification_without_a_verdict_pauses_the_target_and_fails_nobody(
-    world: World, command: str, said: str
+    world: World, command: str, reason: str
 ) -> None:
     world.landing = Landing(verify=[command])
     before = world.tip()
@@ -112,8 +112,8 @@ def test_what_ends_every_verification_without_a_verdict_pauses_the_target_and_fa
     merge, paused = world.merge(merge_id), world.pause()
     assert merge["state"] == "queued"
     assert "says nothing about the change" in why(merge)
-    assert said in why(merge)
-    assert paused is not None and said in paused["reason"]
+    assert reason in why(merge)
+    assert paused is not None and reason in paused["reason"]
     assert world.tip() == before
     world.landing = Landing(verify=["test -f new.txt && grep -q hello README.md && grep -q 'a = 1' src/a.py"])
     assert world.finish(merge_id)["state"] == "landed", "the worktree is whole again for the next one"
@@ -147,9 +147,9 @@ def test_all_commands_run_in_order_until_one_fails(world: World) -> None:
     world.landing = Landing(verify=["echo one", "echo two; exit 3", "echo three"], reruns=0)
     merge_id = world.submit("feature")
     world.run()
-    heading, _, said = world.log(merge_id).partition("\n")
+    heading, _, output = world.log(merge_id).partition("\n")
     assert heading.startswith(f"# candidate {world.merge(merge_id)['candidate_sha']}, started at 20")
-    assert said == "$ echo one\none\n$ echo two; exit 3\ntwo\n"
+    assert output == "$ echo one\none\n$ echo two; exit 3\ntwo\n"
     assert world.receipt(merge_id)["exit_code"] == 3
     assert world.receipt(merge_id)["status"] == "failed"
 
@@ -221,8 +221,8 @@ def test_read_only_folders_that_a_verification_leaves_are_removed(world: World, 
     leave = "mkdir -p cache/a/b && touch cache/a/b/c && ln -s ../sub cache/link && chmod 500 sub && chmod -R a-w cache"
     living = in_a_process(world.root, f"test ! -e cache && {leave} && chmod 0 cache/a/b", with_all_rights=False)
     assert living.wait(60) == 0
-    found = [(row["state"], row["tries"]) for row in map(world.merge, ids)]
-    assert found == [("landed", 0), ("landed", 0)], "at the first try"
+    ends = [(row["state"], row["tries"]) for row in map(world.merge, ids)]
+    assert ends == [("landed", 0), ("landed", 0)], "at the first try"
     worktrees.make_writable(world.verification_worktree.path)
 
 

@@ -33,10 +33,10 @@ def test_each_limit_that_is_configured_is_enforced(coordinate: Callable[..., Coo
     full = house.run("task", "submit", "--title", "one too many", "--command", "true", check=False)
     assert full.returncode != 0 and "queue.max_size" in full.stderr, "max_size: 1, and one is pending"
     lines = map(json.loads, (house.root / ".corral/logs/corral.log").read_text().splitlines())
-    (told,) = (line for line in lines if line["event"] == "queue_full")
-    assert (told["level"], told["limit"], told["used"], told["allowed"]) == ("WARNING", "queue.max_size", 1, 1)
+    (line,) = (line for line in lines if line["event"] == "queue_full")
+    assert (line["level"], line["limit"], line["used"], line["allowed"]) == ("WARNING", "queue.max_size", 1, 1)
     (house.root / "go").touch()
     eventually(lambda: house.ask("GET", f"/tasks/{third}/detail")["status"] == "completed")
     eater = house.submit("eats", EATER)
-    ended = eventually(lambda: (found := house.ask("GET", f"/tasks/{eater}/detail"))["error_message"] and found)
+    ended = eventually(lambda: (detail := house.ask("GET", f"/tasks/{eater}/detail"))["error_message"] and detail)
     assert "the limit is 120" in ended["error_message"], "memory_mb: 120"

@@ -43,8 +43,8 @@ def test_links_and_taken_places_stand_first_and_remove_never_says_removed(house:
     answer = house.ask("DELETE", "/worktrees/mine")
     assert answer["removed"] is False and str(kept) in answer["note"]
     house.hook("SessionStart", "s1", source="startup")
-    told = house.hook("WorktreeRemove", "s1", worktree_path=str(place))
-    assert str(kept) in told["systemMessage"]
+    reply = house.hook("WorktreeRemove", "s1", worktree_path=str(place))
+    assert str(kept) in reply["systemMessage"]
     assert "was not removed" in str(house.hook("UserPromptSubmit", "s1", prompt="go on"))
     assert str(kept) in house.run("worktree", "list").stdout
     (need,) = needs(house)

@@ -130,8 +130,8 @@ def test_a_lock_is_taken_only_from_a_holder_who_shows_no_sign_of_life(
     assert {row["file_path"] for row in released} == {"notes/**", "api:GET /v1"}
     assert any("inactive" in reason for reason in released[0]["stale_reasons"])
     assert "no git activity in the last 15 min" in released[0]["stale_reasons"]
-    told = house.hook("UserPromptSubmit", "gone", prompt="go on")["hookSpecificOutput"]["additionalContext"]
-    assert "released your lock on notes/**" in told and "Needed today." in told
+    notice = house.hook("UserPromptSubmit", "gone", prompt="go on")["hookSpecificOutput"]["additionalContext"]
+    assert "released your lock on notes/**" in notice and "Needed today." in notice
     assert house.ask("POST", "/locks/force-release", ask)["released"] == []
     assert _holders(house) == {"z": "here"}
 

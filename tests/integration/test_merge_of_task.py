@@ -47,13 +47,13 @@ def test_what_a_session_committed_in_its_worktree_lands_when_it_says_that_its_ta
     house.ask("POST", "/tasks/claim", {"session_id": "hand"})
     commit(place, {"src/a.py": "by hand\n"})
     (place / "notes.txt").write_text("for itself\n")
-    said = {"success": True, "session_id": "hand"}
-    done = house.ask("POST", f"/tasks/{offered}/complete", said)
+    report = {"success": True, "session_id": "hand"}
+    done = house.ask("POST", f"/tasks/{offered}/complete", report)
     assert (done["status"], done["uncommitted"]) == ("completed", ["notes.txt"])
     assert house.json("merge", "detail", done["merge_id"])["task_id"] == offered
     house.run("wait", offered, dependent, "--timeout", "60")
     assert git(house.root, "show", "main:seen.txt") == "by hand"
-    assert "merge_id" not in house.ask("POST", f"/tasks/{offered}/complete", said), "said again, it changes nothing"
+    assert "merge_id" not in house.ask("POST", f"/tasks/{offered}/complete", report), "said again, it changes nothing"
 
 
 def test_a_worker_that_asks_itself_leaves_a_request_of_its_task_whose_branch_stays(house: Coordinated) -> None:

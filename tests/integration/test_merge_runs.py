@@ -89,7 +89,7 @@ def test_a_log_that_is_followed_goes_through_the_runs_and_each_has_its_heading(
         config="tasks: {max_retries: 0}",
     )
     task = house.submit("bad", "touch bad.txt")
-    row = eventually(lambda: [one for one in house.ask("GET", "/merges") if one["state"] == "verifying"])[0]
+    row = eventually(lambda: [merge for merge in house.ask("GET", "/merges") if merge["state"] == "verifying"])[0]
     path = f"/merges/{row['merge_id']}/log"
     eventually(lambda: "BEGUN" in house.ask("GET", path)["text"])
     assert house.ask("GET", path)["run"]["status"] == "running"
@@ -97,19 +97,19 @@ def test_a_log_that_is_followed_goes_through_the_runs_and_each_has_its_heading(
         assert follower.stdout is not None
         assert follower.stdout.readline().startswith("# Run 1, of the candidate (the change, merged) ")
         go.touch()
-        told = ""
-        while "# Run 3" not in told:
-            told += follower.stdout.readline()
+        output = ""
+        while "# Run 3" not in output:
+            output += follower.stdout.readline()
         end.touch()
-        told += follower.stdout.read()
+        output += follower.stdout.read()
         assert follower.wait(60) == 0
     house.run("wait", task, "--timeout", "60", check=False)
-    headings = "".join(line for line in told.splitlines() if line.startswith("# Run"))
+    headings = "".join(line for line in output.splitlines() if line.startswith("# Run"))
     assert (
         "# Run 2, of the candidate" in headings
         and "# Run 3, of the control (the target without the change)" in headings
     )
-    first, _, last = told.partition("# Run 3")
+    first, _, last = output.partition("# Run 3")
     assert first.count("IT-IS-RED\n") == 2 and "IT-IS-GREEN" not in first
     assert last.count("IT-IS-GREEN\n") == 1 and "passed, exit code 0" in last, "each from its beginning, once"
 

@@ -40,7 +40,7 @@ def _send(house: Coordinated, sender: str, *to: str, **how: Any) -> dict[str, An
 
 
 def _states(house: Coordinated, message: int) -> list[str]:
-    return [one["state"] for one in house.ask("GET", f"/messages/{message}")["recipients"]]
+    return [recipient["state"] for recipient in house.ask("GET", f"/messages/{message}")["recipients"]]
 
 
 EVENTS: tuple[tuple[str, dict[str, Any]], ...] = (

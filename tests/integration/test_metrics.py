@@ -83,14 +83,14 @@ def test_finished_work_is_counted_in_all_and_by_group_if_it_ended_in_the_span(ho
 def test_prometheus_reads_the_same(house: Coordinated) -> None:
     house.hook("SessionStart", "c-1", source="startup")
     house.run("wait", house.submit("one", "true"), house.submit("two", "exit 1"), "--timeout", "60", check=False)
-    found = families(house)
-    assert found["corral_tasks_finished_total", ("command", "completed")] == 1
-    assert found["corral_tasks_finished_total", ("command", "failed")] == 1
-    assert found["corral_task_failures_total", ("command_failed",)] == 1
-    assert found["corral_tasks", ("completed",)] == 1
-    assert found["corral_needs_you", ("failed_task",)] == 1 and found["corral_sessions", ("idle",)] == 1
-    assert found["corral_hook_seconds_count", ()] >= 1
-    assert found["corral_daemon_memory_bytes", ()] > 10e6
+    samples = families(house)
+    assert samples["corral_tasks_finished_total", ("command", "completed")] == 1
+    assert samples["corral_tasks_finished_total", ("command", "failed")] == 1
+    assert samples["corral_task_failures_total", ("command_failed",)] == 1
+    assert samples["corral_tasks", ("completed",)] == 1
+    assert samples["corral_needs_you", ("failed_task",)] == 1 and samples["corral_sessions", ("idle",)] == 1
+    assert samples["corral_hook_seconds_count", ()] >= 1
+    assert samples["corral_daemon_memory_bytes", ()] > 10e6
 
 
 def test_a_percentile_is_the_upper_bound_of_its_bucket() -> None:
@@ -138,8 +138,8 @@ def test_a_span_ends_where_it_is_said_and_improvements_count_as_that_alone(datab
     early = database.read(lambda conn: figures.collect(conn, NOW - timedelta(days=1), None, until))
     assert (early["tasks"], early["until_at"]) == (2, iso(until))
     for by, name in (("agent", "claude"), ("runner", "claude"), ("model", "small"), ("template", "")):
-        found = database.read(lambda conn, by=by: figures.collect(conn, NOW - timedelta(days=1), by))  # type: ignore[misc]
-        assert {group["name"]: group["tasks"] for group in found["groups"]} == {name: 2, IMPROVEMENT: 1}, by
+        totals_of_groups = database.read(lambda conn, by=by: figures.collect(conn, NOW - timedelta(days=1), by))  # type: ignore[misc]
+        assert {group["name"]: group["tasks"] for group in totals_of_groups["groups"]} == {name: 2, IMPROVEMENT: 1}, by
 
 
 def collected(database: Database, rows: list[tuple[dict[str, object], ...]], by: By | None) -> WorkMetrics:
@@ -152,10 +152,14 @@ def collected(database: Database, rows: list[tuple[dict[str, object], ...]], by:
 def test_durations_tokens_and_cost_are_those_of_the_attempts(database: Database) -> None:
     rows = [finished(number, "completed", model="small") for number in range(1, 20)]
     rows.append(finished(100, "failed", model="large", template="fix"))
-    found = collected(database, rows, "model")
-    assert found["duration_s"] == {"mean": 10.0, "p50": 10.0, "p95": 19.0, "max": 19.0}
-    assert (found["tokens"], found["cost_usd"], found["queue_wait_s"]["p95"]) == (300, 10.0, 1.0)
-    groups = {group["name"]: group for group in found["groups"]}
+    totals_of_model = collected(database, rows, "model")
+    assert totals_of_model["duration_s"] == {"mean": 10.0, "p50": 10.0, "p95": 19.0, "max": 19.0}
+    assert (totals_of_model["tokens"], totals_of_model["cost_usd"], totals_of_model["queue_wait_s"]["p95"]) == (
+        300,
+        10.0,
+        1.0,
+    )
+    groups = {group["name"]: group for group in totals_of_model["groups"]}
     assert groups["small"]["success_rate"] == 1.0 and groups["large"]["success_rate"] == 0.0
     assert groups["large"]["duration_s"]["max"] is None and groups["large"]["tokens"] == 15
 
@@ -168,8 +172,8 @@ def test_a_hostile_name_does_not_break_the_scrape(database: Database) -> None:
     present = {**dict.fromkeys(names, nothing), "verification_runs": 0}
     collected(database, rows, "agent")
     database.write(lambda conn: totals.count_use(conn, "t-1", 1))
-    counted, found = database.read(lambda conn: (totals.every(conn), figures.recent(conn)))
-    text = exposition.text(counted, found, present, process, Latencies()).decode()
+    counted, recent = database.read(lambda conn: (totals.every(conn), figures.recent(conn)))
+    text = exposition.text(counted, recent, present, process, Latencies()).decode()
     agents = [sample.labels["agent"] for family in text_string_to_metric_families(text) for sample in family.samples
              if sample.name == "corral_tokens_total"]  # fmt: skip
     assert agents == ['a"\n} 1 \u202e']
@@ -207,8 +211,8 @@ def test_a_scrape_reads_of_a_finished_task_only_its_entry_in_an_index(database: 
     few = database.read(scraped)
     collected(database, rows[300:], None)
     many = database.read(scraped)
-    found = database.read(figures.recent)
-    assert found["states"] == {"completed": 5000, "failed": 5000} and found["duration_s"]["max"] == 9998
+    recent = database.read(figures.recent)
+    assert recent["states"] == {"completed": 5000, "failed": 5000} and recent["duration_s"]["max"] == 9998
     assert many - few < 9_700 * 25
 
 
@@ -225,7 +229,7 @@ def test_a_target_has_the_colour_of_what_was_verified_last(database: Database) -
         return merge_id
 
     def play(conn: Connection) -> None:
-        good, let = (submitted(conn, str(one), one) for one in (ReceiptStatus.PASSED, ReceiptStatus.BYPASSED))
+        good, let = (submitted(conn, str(status), status) for status in (ReceiptStatus.PASSED, ReceiptStatus.BYPASSED))
         red, held = EventKind.MERGE_HELD({"reason": f"{TARGET_RED}: x"}), EventKind.MERGE_HELD({"reason": "approval"})
         landed = EventKind.MERGE_LANDED({"reason": None, "landed_sha": "a" * 40})
         for minute, event in enumerate((landed, held, red, red, landed, landed)):

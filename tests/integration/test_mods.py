@@ -98,8 +98,8 @@ def test_of_a_mods_edit_no_hook_asks_unless_something_waits_for_its_session(hous
     )
     assert "after it was let pass" in str(house.hook("PostToolUse", "ann", **edit(mine, "v-1"), _hook=MOD))
     letter("while it read")
-    told = bridge.hook("PostToolBatch", session_id="ann", **batch(mine, "v-2", "Read"))
-    assert "while it read" in str(told), "nobody else asked about that call"
+    notice = bridge.hook("PostToolBatch", session_id="ann", **batch(mine, "v-2", "Read"))
+    assert "while it read" in str(notice), "nobody else asked about that call"
 
 
 def test_a_command_whose_mod_died_meanwhile_has_ended_with_its_batch(house: Coordinated, bridge: Bridge) -> None:
@@ -152,11 +152,13 @@ def silent(house: Coordinated) -> list[str]:
     return [need["ids"]["session_id"] for need in needs if need["kind"] == "silent_mod"]
 
 
-@pytest.mark.parametrize(("version", "told"), [("2.1.332", ["ben"]), ("2.1.197", []), ("", [])])
-def test_hooks_without_the_mod_of_their_client_are_told_of(house: Coordinated, version: str, told: list[str]) -> None:
+@pytest.mark.parametrize(("version", "warnings"), [("2.1.332", ["ben"]), ("2.1.197", []), ("", [])])
+def test_hooks_without_the_mod_of_their_client_are_told_of(
+    house: Coordinated, version: str, warnings: list[str]
+) -> None:
     about = {"source": "bridge", "pid": os.getpid(), "client_version": version}
     house.hook("PreToolUse", "ben", **edit(house.root / "a.txt", "u-1"), _hook=about)
-    assert silent(house) == told
+    assert silent(house) == warnings
     house.hook("PreToolUse", "ben", **edit(house.root / "a.txt", "u-2"), _hook=MOD)
     assert silent(house) == []
     for tool in ("mcp__plugin_corral_corral__fetch_inbox", "SendMessage", "ExitWorktree"):
@@ -164,7 +166,7 @@ def test_hooks_without_the_mod_of_their_client_are_told_of(house: Coordinated, v
     assert silent(house) == [], "a mod leaves these to the hooks"
     for number in range(3, 6):  # it was there, and has died
         house.hook("PreToolUse", "ben", **edit(house.root / "a.txt", f"u-{number}"), _hook=about)
-    assert silent(house) == told
+    assert silent(house) == warnings
 
 
 def test_a_target_is_said_to_be_green_only_once_what_it_has_was_verified(
@@ -205,8 +207,8 @@ def test_mail_that_a_mod_took_waits_until_its_model_was_told(house: Coordinated)
     assert "Which file?" not in str(after) and state() == "queued"  # nobody else brings it meanwhile
     again = house.ask("POST", "/hooks/Mail/wait", {"session_id": "ann", "_hook": MOD})
     assert again["messages"] == taken["messages"]  # a mod that waits again has not brought what it took
-    told = {"session_id": "ann", "messages": again["messages"], "way": "turn"}
-    assert house.ask("POST", "/hooks/Mail/told", told) == {}
+    receipt = {"session_id": "ann", "messages": again["messages"], "way": "turn"}
+    assert house.ask("POST", "/hooks/Mail/told", receipt) == {}
     assert state() == "injected"
 
 
@@ -274,8 +276,8 @@ def test_what_another_session_left_uncommitted_is_not_written_over_by_one_that_n
     file = house.root / "theirs.txt"
 
     def call(event: str, session: str, use: str, tool: str = "Write") -> dict[str, Any]:
-        given = {"command": "make it"} if tool == "Bash" else {"file_path": str(file)}
-        return house.hook(event, session, tool_name=tool, tool_use_id=use, tool_input=given, _hook=MOD)
+        tool_input = {"command": "make it"} if tool == "Bash" else {"file_path": str(file)}
+        return house.hook(event, session, tool_name=tool, tool_use_id=use, tool_input=tool_input, _hook=MOD)
 
     call("PreToolUse", "ben", "b-1", tool)
     file.write_text("ben's\n")
@@ -317,8 +319,8 @@ def test_an_attempt_changes_nothing_about_who_wrote_a_file_last(house: Coordinat
     assert denies(refused) and "+two" in str(refused)
 
 
-@pytest.mark.parametrize(("setting", "told"), [("warn", True), ("off", False)])
-def test_blind_writes_may_only_be_told_of(house: Coordinated, setting: str, told: bool) -> None:
+@pytest.mark.parametrize(("setting", "is_told"), [("warn", True), ("off", False)])
+def test_blind_writes_may_only_be_told_of(house: Coordinated, setting: str, is_told: bool) -> None:
     house.configure(f"locks: {{blind_writes: {setting}}}\n")
     eventually(lambda: house.ask("GET", "/config")["settings"]["locks"]["blind_writes"] == setting)
     file = house.root / "both.txt"
@@ -331,7 +333,7 @@ def test_blind_writes_may_only_be_told_of(house: Coordinated, setting: str, told
         house.hook("SessionEnd", session, reason="other", _hook=MOD) if session == "ben" else None
     call = {"tool_name": "Write", "tool_use_id": "a-2", "tool_input": {"file_path": str(file)}}
     answer = house.hook("PreToolUse", "ann", **call, _hook=MOD)
-    assert not denies(answer) and ("+ben" in str(answer)) is told
+    assert not denies(answer) and ("+ben" in str(answer)) is is_told
 
 
 def test_what_is_said_about_another_mods_program_waits_for_the_models_own_call(house: Coordinated) -> None:
@@ -346,5 +348,5 @@ def test_what_is_said_about_another_mods_program_waits_for_the_models_own_call(h
     assert house.hook("PreToolUse", "ann", **program, _hook=MOD) == {}
     (house.root / "README.md").write_text("hostile\n")
     assert house.hook("PostToolUse", "ann", **program, _hook=MOD) == {}, "nobody reads it"
-    told = str(house.hook("PostToolUse", "ann", **edit(house.root / "mine.txt", "u-2"), _hook=MOD))
-    assert "Your shell command changed README.md" in told and "git -C" in told
+    notice = str(house.hook("PostToolUse", "ann", **edit(house.root / "mine.txt", "u-2"), _hook=MOD))
+    assert "Your shell command changed README.md" in notice and "git -C" in notice

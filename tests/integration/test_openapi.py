@@ -94,9 +94,9 @@ def ask(operation: Any, mode: GenerationMode, port: int, token: str) -> int:
 
 
 def operations(described: dict[str, Any]) -> Iterator[Any]:
-    for found in schemathesis.openapi.from_dict(described).get_all_operations():
-        assert isinstance(found, Ok), found
-        operation = found.ok()
+    for outcome in schemathesis.openapi.from_dict(described).get_all_operations():
+        assert isinstance(outcome, Ok), outcome
+        operation = outcome.ok()
         if operation.label not in LEFT_OUT:
             yield operation
 

@@ -62,9 +62,9 @@ def test_no_command_touches_a_planted_repository(planted: Coordinated) -> None:
     for command in COMMANDS:
         done = planted.run(*command, check=False, cwd=planted.root / "mine")
         assert done.returncode != 0
-        said = done.stdout + done.stderr
-        assert f"detected dubious ownership in repository at '{planted.root}'" in said, command
-        assert f"git config --global --add safe.directory {planted.root}" in said, command
+        output = done.stdout + done.stderr
+        assert f"detected dubious ownership in repository at '{planted.root}'" in output, command
+        assert f"git config --global --add safe.directory {planted.root}" in output, command
     assert json.loads(planted.run("status", "--json", check=False).stderr)["error"]["name"] == "dubious_ownership"
 
 

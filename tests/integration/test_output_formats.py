@@ -82,8 +82,8 @@ def test_two_formats_at_once_and_unknown_ones_are_refused(filled_house: Coordina
         done = filled_house.run(*wrong, check=False)
         assert (done.returncode, done.stdout) == (2, ""), wrong
     assert "no output as table" in filled_house.run("demo", "--output", "table", check=False).stderr
-    told = filled_house.run("task", "list", "--output", "json", "--status", "asleep", check=False)
-    assert json.loads(told.stderr)["error"]["name"] == "invalid_input"
+    refusal = filled_house.run("task", "list", "--output", "json", "--status", "asleep", check=False)
+    assert json.loads(refusal.stderr)["error"]["name"] == "invalid_input"
 
 
 @pytest.mark.req("FR-CLI-006")
@@ -119,8 +119,8 @@ def on_terminal(house: Coordinated, columns: int, *args: str, **env: str) -> lis
             break
         seen += part
     os.close(main)
-    _, said = process.communicate(timeout=60)
-    assert (process.returncode, said) == (0, b"")
+    _, output = process.communicate(timeout=60)
+    assert (process.returncode, output) == (0, b"")
     return seen.decode().replace("\r\n", "\n").splitlines()
 
 

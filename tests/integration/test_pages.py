@@ -58,10 +58,10 @@ def full(coordinate: Callable[..., Coordinated]) -> Coordinated:
         for number in range(MAILS):
             letter = Letter(f"word {number}", "x" * BODY_LIMIT, to=("Ben",), cc=("Cid",), thread_id="T")
             messages.send(conn, Identity("ann", "Ann"), letter, now - timedelta(minutes=MAILS - number))
-        said = [
+        submissions = [
             {"title": f"t{number} " + "x" * 180, "description": "d", "priority": number % 3} for number in range(TASKS)
         ]
-        tasks.submit_batch(conn, read_submissions(said), now, TaskRules())
+        tasks.submit_batch(conn, read_submissions(submissions), now, TaskRules())
         alike = {"agent_type": "shell", "capabilities": [], "current_task": "y" * 300}
         began = [iso(now - timedelta(days=2, minutes=number // 3)) for number in range(SESSIONS)]
         gone = [
@@ -115,8 +115,8 @@ def test_a_long_list_comes_in_bounded_parts_and_whole(full: Coordinated) -> None
     assert [row["id"] for page in thread[::-1] for row in page] == numbers[::-1]
     assert [row["id"] for row in full.json("message", "thread", "T")] == numbers[::-1]
     assert [row["id"] for row in full.json("message", "inbox", "--agent", "Ben", "--limit", "11")] == numbers[:11]
-    (found,) = pages(full, "/messages/search?q=word&limit=200")
-    assert 0 < len(found) < MAILS, "of what is found as much as fits"
+    (page,) = pages(full, "/messages/search?q=word&limit=200")
+    assert 0 < len(page) < MAILS, "of what is found as much as fits"
     (standing,) = full.ask("POST", "/locks/check", {"paths": ["**"], "session_id": "cid"})
     assert standing["locked"] and standing["left_out"] and len(standing["conflicts"]) == 50
     _tasks_and_sessions(full)
@@ -168,49 +168,49 @@ def _what_meets(full: Coordinated) -> None:
     judged = full.ask("POST", "/features/analyze", {"claims": [*everything, *(f"own/{n}" for n in range(9))]})
     assert len(json.dumps(judged)) <= BYTES + ENVELOPE
     assert len(judged["conflicts"]) + judged["left_out"] == 20 and judged["total_conflicting_claims"] == 2
-    assert {(len(one["claims"]), one["left_out"]) for one in judged["conflicts"]} == {(50, 10)}
+    assert {(len(conflict["claims"]), conflict["left_out"]) for conflict in judged["conflicts"]} == {(50, 10)}
     output = full.run("feature", "analyze", "--claim", f"{folder}1-*.py", check=False).stdout
     assert "and 10 more" in output and "SEQUENTIAL" in output
 
 
 def test_a_model_is_told_less_at_once_and_how_to_go_on(full: Coordinated) -> None:
-    async def scene(one: Agent) -> None:
+    async def scene(agent: Agent) -> None:
         seen: set[str] = set()
         asked: dict[str, str] = {}
         while True:
-            told = [part.text for part in (await one.session.call_tool("check_locks", asked)).content]  # type: ignore[union-attr]
-            rows = json.loads(told[0])
+            parts = [part.text for part in (await agent.session.call_tool("check_locks", asked)).content]  # type: ignore[union-attr]
+            rows = json.loads(parts[0])
             assert len(json.dumps(rows, separators=(",", ":"))) <= SHOWN_BYTES + ENVELOPE
             seen |= {row["file_path"] for row in rows}
-            if len(told) == 1:
+            if len(parts) == 1:
                 break
-            asked = {"after": told[1].partition("after='")[2].partition("'")[0]}
+            asked = {"after": parts[1].partition("after='")[2].partition("'")[0]}
         assert len(seen) == LOCKS
-        met = (await one.session.call_tool("check_locks", {"file_paths": ["**"]})).content
+        met = (await agent.session.call_tool("check_locks", {"file_paths": ["**"]})).content
         assert "fewer paths" in met[1].text  # type: ignore[union-attr]
-        resource = await one.session.read_resource("locks://current")
+        resource = await agent.session.read_resource("locks://current")
         assert len(json.loads(resource.contents[0].text)) < LOCKS  # type: ignore[union-attr]
         assert "check_locks with after=" in resource.contents[1].text  # type: ignore[union-attr]
 
-        agents = await one.call("discover_agents", status="disconnected")
+        agents = await agent.call("discover_agents", status="disconnected")
         assert len(json.dumps(agents)) < 2 * SHOWN_BYTES and agents["left_out"] and len(agents["agents"]) > 10
 
-        await one.call("register_agent", program="p", model="m", name="Dan")
+        await agent.call("register_agent", program="p", model="m", name="Dan")
         for _ in range(3):
-            await one.call("send_message", to=["Dan"], subject="s", body_md="y" * 40_000)
-        whole = await one.session.call_tool("fetch_inbox", {"include_bodies": True})
+            await agent.call("send_message", to=["Dan"], subject="s", body_md="y" * 40_000)
+        whole = await agent.session.call_tool("fetch_inbox", {"include_bodies": True})
         (first,) = json.loads(whole.content[0].text)  # type: ignore[union-attr]
         assert f"before={first['id']}" in whole.content[1].text  # type: ignore[union-attr]
-        older = await one.session.call_tool("fetch_inbox", {"include_bodies": True, "before": first["id"]})
+        older = await agent.session.call_tool("fetch_inbox", {"include_bodies": True, "before": first["id"]})
         assert json.loads(older.content[0].text)[0]["id"] == first["id"] - 1  # type: ignore[union-attr]
-        states = {row["id"]: row["state"] for row in await one.call("fetch_inbox")}
+        states = {row["id"]: row["state"] for row in await agent.call("fetch_inbox")}
         assert list(states.values()) == ["injected", "injected", "queued"], "what was left out has not been read"
 
-        thread = await one.read("resource://thread/T?include_bodies=true")
+        thread = await agent.read("resource://thread/T?include_bodies=true")
         assert [row["id"] for row in thread["messages"]] == [MAILS] and f"before={MAILS}" in thread["left_out"]
-        thread = await one.read(f"resource://thread/T?include_bodies=true&before={MAILS}")
+        thread = await agent.read(f"resource://thread/T?include_bodies=true&before={MAILS}")
         assert [row["id"] for row in thread["messages"]] == [MAILS - 1]
-        begun = await one.call(
+        begun = await agent.call(
             "macro_prepare_thread", project_key=str(full.root), thread_id="T", program="p", model="m",
             agent_name="Dan", include_inbox_bodies=True,
         )  # fmt: skip

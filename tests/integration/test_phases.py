@@ -47,7 +47,7 @@ def evidence(house: Coordinated, name: str) -> dict[str, Any]:
     return {
         **written["process"],
         "summary": (folder / "summary.md").read_text(),
-        "files": {one.name for one in folder.iterdir()},
+        "files": {file.name for file in folder.iterdir()},
     }
 
 
@@ -107,8 +107,8 @@ def test_the_settings_choose_the_phases_and_unknown_ones_are_named(worked: Coord
     def problems() -> dict[str, str]:
         return {problem["id"]: problem["message"] for problem in worked.json("supervisor", "status")["problems"]}
 
-    said = eventually(lambda: (found := problems()).keys() >= {"b", "c"} and found)
-    assert "process: unknown phase 'DREAM'" in said["b"]
-    assert "Nobody here is capable of cobol. There are: " in said["c"]
+    texts = eventually(lambda: (named := problems()).keys() >= {"b", "c"} and named)
+    assert "process: unknown phase 'DREAM'" in texts["b"]
+    assert "Nobody here is capable of cobol. There are: " in texts["c"]
     prompt = git(worked.root, "show", "main:prompt.txt")
     assert "- PLAN: .corral-evidence/a/PLAN.md: " in prompt and prompt.endswith("The task:\n\nDo it.")

@@ -50,7 +50,7 @@ CONTENT = {
 
 def found_in_database(path: Path) -> set[tuple[str, str, str]]:
     """Table, column and plant of each key in the database."""
-    found = set()
+    places = set()
     with closing(sqlite3.connect(path)) as raw:
         tables = [row[0] for row in raw.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         for table in tables:
@@ -58,8 +58,8 @@ def found_in_database(path: Path) -> set[tuple[str, str, str]]:
             for row in raw.execute(f'SELECT * FROM "{table}"'):
                 for column, value in zip(columns, row, strict=True):
                     text = value.decode("latin-1") if isinstance(value, bytes) else str(value)
-                    found |= {(table, column, name) for name, key in SECRETS.items() if key in text}
-    return found
+                    places |= {(table, column, name) for name, key in SECRETS.items() if key in text}
+    return places
 
 
 def found_in_files(home: Path) -> Iterator[tuple[str, str]]:

@@ -60,13 +60,13 @@ def test_no_planted_key_is_in_a_log_an_error_an_event_a_process_or_a_workers_env
     assert [secret for secret in SECRETS if secret in shown] == []
     eventually(lambda: not unsealed(house.root / ".corral" / "logs"))
     written = {file: file.read_bytes() for file in [*house.root.rglob("*"), *sealed.rglob("*")] if file.is_file()}
-    found = {
+    places = {
         (str(file.relative_to(house.root.parent)), secret)
         for file, content in written.items()
         for secret in SECRETS
         if secret.encode() in content and file != house.root / ".env"
     }
-    assert found == set()
+    assert places == set()
     kept = [file for part in ("tasks", "merges") for file in (house.root / ".corral" / "logs" / part).rglob("*.log")]
     assert b"".join(written[file] for file in kept).count(b"[redacted]***") >= 2, "what they printed was overwritten"
     assert all(file.stat().st_mode & 0o077 == 0 for file in kept)

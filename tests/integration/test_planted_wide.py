@@ -144,8 +144,8 @@ def test_what_is_planted_anywhere_comes_out_nowhere_but_as_content(
             ("daemon", "logs", "--lines", "5000"),
         ):
             answers[f"corral {' '.join(words)}"] = house.run(*words).stdout.encode()
-        sent = json.dumps([[one.body, one.headers] for one in letters.received], default=str).encode()
-        told = json.dumps(traces.requests(), default=str).encode()
+        sent = json.dumps([[letter.body, letter.headers] for letter in letters.received], default=str).encode()
+        payload = json.dumps(traces.requests(), default=str).encode()
         live = b"".join(file.read_bytes() for file in (house.root / ".corral").glob("corral.db*"))
         eventually(lambda: list((house.root / ".corral" / "state").rglob("PLAN.md")), 60)
         house.stop()
@@ -160,7 +160,7 @@ def test_what_is_planted_anywhere_comes_out_nowhere_but_as_content(
         *(f"{place}: {name}" for place, data in answers.items() for name in found_in(data) if not shown(name, place)),
         *(f"process {place}: {name}" for place, data in processes.items() for name in found_in(data)),
         *(f"webhook: {name}" for name in found_in(sent)),
-        *(f"telemetry: {name}" for name in found_in(told)),
+        *(f"telemetry: {name}" for name in found_in(payload)),
         *(f"file {place}: {name}" for place, data in files.items() for name in found_in(data) if not kept(name, place)),
     ]
     assert not wrong, "\n".join(sorted(wrong))
@@ -176,7 +176,7 @@ def test_what_is_planted_anywhere_comes_out_nowhere_but_as_content(
 
 def news_in(letters: Receiver) -> set[str]:
     """What came at the webhook so far, in however many letters."""
-    bodies = [one.body for one in letters.received]
+    bodies = [letter.body for letter in letters.received]
     return {need["kind"] for body in bodies for need in body["needs_you"]} | {
         alert["rule"] for body in bodies for alert in body["alerts"]
     }
@@ -259,14 +259,14 @@ def http_answers(house: Coordinated) -> dict[str, bytes]:
     """The answer to every GET of the document, for everything that there is."""
     document = json.loads(raw(house, "/openapi.json"))
     known = _known(house)
-    found: dict[str, bytes] = {}
+    answers: dict[str, bytes] = {}
     for path, operations in document["paths"].items():
         if "get" not in operations or path.endswith(HELD_OPEN):
             continue
         for place in _places(path, operations["get"].get("parameters", []), known):
-            found[place.removeprefix("/api/v1")] = raw(house, place)
-    assert len(found) > 80, "most of them have something to show"
-    return found
+            answers[place.removeprefix("/api/v1")] = raw(house, place)
+    assert len(answers) > 80, "most of them have something to show"
+    return answers
 
 
 def _known(house: Coordinated) -> Mapping[str, list[str]]:
@@ -293,7 +293,7 @@ def _known(house: Coordinated) -> Mapping[str, list[str]]:
 
 
 def _places(path: str, parameters: list[dict[str, Any]], known: Mapping[str, list[str]]) -> Iterator[str]:
-    needed = [one["name"] for one in parameters if one.get("required")]
+    needed = [parameter["name"] for parameter in parameters if parameter.get("required")]
     query = "&".join(f"{name}={quote(known[name][0])}" for name in needed if f"{{{name}}}" not in path)
     variable = next((name for name in needed if f"{{{name}}}" in path), None)
     for value in known[variable] if variable else [""]:
@@ -331,16 +331,16 @@ def pages(house: Coordinated, person: Visitor) -> dict[str, bytes]:
     address = link(house)
     person.port = int(address.split(":")[2].split("/")[0])
     person.come_in(address)
-    found: dict[str, bytes] = {}
+    texts: dict[str, bytes] = {}
     waiting = ["/", "/tasks", "/tasks?show=failed", "/queue", "/sessions?show=all", "/timeline?span=7d"]
     while waiting:
         path = waiting.pop()
-        if f"web:{path}" in found or len(found) > 150:
+        if f"web:{path}" in texts or len(texts) > 150:
             continue
         text = person.get(path).text
-        found[f"web:{path}"] = text.encode()
+        texts[f"web:{path}"] = text.encode()
         waiting += [
-            one for one in re.findall(r'href="(/(?:tasks|merges|sessions)/[^"#?]+)"', text) if "/live" not in one
+            link for link in re.findall(r'href="(/(?:tasks|merges|sessions)/[^"#?]+)"', text) if "/live" not in link
         ]
-    assert len(found) > 12
-    return found
+    assert len(texts) > 12
+    return texts

@@ -32,26 +32,26 @@ def fresh(house: Open, repo: Path, tmp_path: Path) -> dict[str, Any]:
     commit(repo, {".gitignore": IGNORED, "deep/down/x.txt": "x\n"})
     (repo / ".worktreeinclude").write_text(".env\n")
     (repo / ".env").write_text("from the main checkout\n")
-    one = house(worktrees={"pool_size": 0})
-    found = seen(one, tmp_path / "fresh.json")
-    assert found["tree"][".env"][1] == "from the main checkout\n"
-    return found
+    home = house(worktrees={"pool_size": 0})
+    facts = seen(home, tmp_path / "fresh.json")
+    assert facts["tree"][".env"][1] == "from the main checkout\n"
+    return facts
 
 
 def test_a_worktree_given_back_is_the_next_tasks(house: Open, repo: Path, tmp_path: Path) -> None:
-    one = house()
-    first = run(one, "echo new > new.txt")
-    assert (counted(one, "not_kept"), counted(one, "not_used")) == ({}, {"none was kept": 1})
-    (kept,) = pooled(one)
+    home = house()
+    first = run(home, "echo new > new.txt")
+    assert (counted(home, "not_kept"), counted(home, "not_used")) == ({}, {"none was kept": 1})
+    (kept,) = pooled(home)
     path = Path(kept["path"])
     assert kept["branch"] is None and path.name == kept["name"] and (path / "README.md").exists()
     assert git(path, "status", "--porcelain", "--ignored") == "" and not (path / "new.txt").exists()
     commit(repo, {"later.txt": "later\n"})
-    found = seen(one, tmp_path / "second.json")
-    assert used(one) == 1 and found["inode"] == inode(kept)
-    assert found["place"] not in (kept["path"], str(one.worktree_context.root / f"task-{first['task_id'][:13]}-1"))
-    assert "later.txt" in found["tree"] and "new.txt" not in found["tree"]
-    (request,) = one.db.read(merges.listing)
+    facts = seen(home, tmp_path / "second.json")
+    assert used(home) == 1 and facts["inode"] == inode(kept)
+    assert facts["place"] not in (kept["path"], str(home.worktree_context.root / f"task-{first['task_id'][:13]}-1"))
+    assert "later.txt" in facts["tree"] and "new.txt" not in facts["tree"]
+    (request,) = home.db.read(merges.listing)
     assert git(repo, "rev-parse", f"refs/heads/{request['branch']}") == request["head_sha"]
     assert request["base_sha"] is not None
     assert git(repo, "diff", "--name-only", request["base_sha"], request["head_sha"]) == "new.txt"
@@ -109,27 +109,27 @@ REFUSED = {
 
 @pytest.mark.timeout(600)
 def test_nothing_of_the_last_task_is_in_the_worktree(house: Open, fresh: dict[str, Any], tmp_path: Path) -> None:
-    one = house()
+    home = house()
     for number, (name, command) in enumerate(CLEANED.items()):
-        run(one, command)
-        assert counted(one, "not_kept") == {}, name
-        (kept,) = pooled(one)
-        found = seen(one, tmp_path / "found.json")
-        assert (used(one), found["inode"]) == (2 * number + 1, inode(kept)), name
-        assert apart(found) == apart(fresh), name
+        run(home, command)
+        assert counted(home, "not_kept") == {}, name
+        (kept,) = pooled(home)
+        facts = seen(home, tmp_path / "found.json")
+        assert (used(home), facts["inode"]) == (2 * number + 1, inode(kept)), name
+        assert apart(facts) == apart(fresh), name
 
 
 @pytest.mark.timeout(600)
 def test_a_worktree_that_may_hold_more_than_its_commit_is_not_kept(
     house: Open, fresh: dict[str, Any], repo: Path, tmp_path: Path
 ) -> None:
-    one = house()
+    home = house()
     for name, (command, reason) in REFUSED.items():
-        before = counted(one, "not_kept")
-        run(one, command)
-        (said,) = [why for why, often in counted(one, "not_kept").items() if often > before.get(why, 0)]
-        assert said.startswith(reason) and pooled(one) == [], name
+        before = counted(home, "not_kept")
+        run(home, command)
+        (why_not,) = [why for why, often in counted(home, "not_kept").items() if often > before.get(why, 0)]
+        assert why_not.startswith(reason) and pooled(home) == [], name
         git(repo, "config", "--unset", "extensions.worktreeConfig", check=False)
-        others = used(one)
-        assert apart(seen(one, tmp_path / "found.json")) == apart(fresh), name
-        assert used(one) == others, name
+        others = used(home)
+        assert apart(seen(home, tmp_path / "found.json")) == apart(fresh), name
+        assert used(home) == others, name

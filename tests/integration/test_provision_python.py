@@ -49,8 +49,8 @@ def make_venv(main: Path, name: str = ".venv") -> Path:
 
 
 def site(venv: Path) -> Path:
-    (found,) = venv.glob("lib/*/site-packages")
-    return found
+    (folder,) = venv.glob("lib/*/site-packages")
+    return folder
 
 
 def by_path(main: Path, venv: Path) -> None:

@@ -103,7 +103,7 @@ def test_what_was_interrupted_fails_where_that_is_wanted(coordinate: Callable[..
     else:
         house.run("daemon", "stop")
     house.run("daemon", "start")
-    ended = eventually(lambda: (found := house.json("task", "detail", task))["status"] == "failed" and found)
+    ended = eventually(lambda: (detail := house.json("task", "detail", task))["status"] == "failed" and detail)
     assert ended["error_code"] == ("daemon_died" if how == "killed" else "interrupted")
     assert ended["attempt_history"][0]["outcome"] == "interrupted"
     assert house.json("task", "detail", waits)["error_code"] == "dependency_failed"
@@ -200,17 +200,17 @@ def test_a_task_of_a_template_does_what_it_says_with_the_values_that_were_given(
         ("--set", "NAME"): "does not set a parameter",
         ("--set", "NAME=x", "--set", "NAME=y"): "is set twice",
     }
-    for arguments, told in refusals.items():
+    for arguments, reason in refusals.items():
         refused = house.run("task", "submit", "--template", "page", *arguments, check=False)
-        assert refused.returncode == 2 and told in refused.stderr, (arguments, refused.stderr)
+        assert refused.returncode == 2 and reason in refused.stderr, (arguments, refused.stderr)
     assert (
         "--set needs --template"
         in house.run("task", "submit", "--title", "x", "--command", "y", "--set", "A=1", check=False).stderr
     )
-    given = tmp_path / "input.json"
-    given.write_text('{"NAME": "from a file"}')
+    file = tmp_path / "input.json"
+    file.write_text('{"NAME": "from a file"}')
     made = house.json(
-        "task", "submit", "--template", "page", "--input", str(given), "--title", "Mine", "--priority", "5"
+        "task", "submit", "--template", "page", "--input", str(file), "--title", "Mine", "--priority", "5"
     )
     assert made["title"] == "Mine" and house.json("task", "detail", made["task_id"])["priority"] == 5
     assert len(house.json("task", "list")) == 2
@@ -254,8 +254,8 @@ def test_task_templates_are_listed_shown_and_checked_without_a_daemon(coordinate
 def test_several_agents_cannot_do_a_task_that_sessions_claim(coordinate: Callable[..., Coordinated]) -> None:
     house = coordinate(config="supervisor: {max_agents: 0}")
     for rule in ((), ("--combine", "first")):
-        given = ("--title", "look", "--description", "Look at it.", "--agents", "2", *rule)
-        refused = house.run("task", "submit", *given, check=False)
+        options = ("--title", "look", "--description", "Look at it.", "--agents", "2", *rule)
+        refused = house.run("task", "submit", *options, check=False)
         assert refused.returncode == 2 and "`agents` needs a command, a prompt or an agent" in refused.stderr
     assert house.json("task", "list") == [] and house.json("task", "claim")["success"] is False
     assert house.json("task", "submit", "--title", "look", "--command", "true", "--agents", "2")["status"] == "waiting"

@@ -60,13 +60,13 @@ def history(repo: Path) -> Path:
 
 def test_a_repositorys_own_merges_are_made_again_and_it_stays_as_it_is(history: Path, tmp_path: Path) -> None:
     before = _every_file(history)
-    found = replay.replay(history, tmp_path / "work")
-    assert found.wrong == []
-    assert (found.found, found.octopuses, found.criss_cross) == (9, 1, 1)
-    assert sorted(plain.what.value for plain, _corral in found.checked.values()) == ["clean"] * 8 + ["conflict"]
-    assert all(corral.what is plain.what for plain, corral in found.checked.values())
-    assert found.as_recorded == 8, "the resolved conflict is nobody's merge but its author's"
-    assert found.trains == {"landed with the recorded tree": 1}
+    result = replay.replay(history, tmp_path / "work")
+    assert result.wrong == []
+    assert (result.found, result.octopuses, result.criss_cross) == (9, 1, 1)
+    assert sorted(plain.what.value for plain, _corral in result.checked.values()) == ["clean"] * 8 + ["conflict"]
+    assert all(corral.what is plain.what for plain, corral in result.checked.values())
+    assert result.as_recorded == 8, "the resolved conflict is nobody's merge but its author's"
+    assert result.trains == {"landed with the recorded tree": 1}
     assert _every_file(history) == before
 
 

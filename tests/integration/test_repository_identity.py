@@ -158,7 +158,9 @@ def test_a_moved_repository_goes_on_with_its_queue_and_its_worktrees(
     assert not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE
     assert moved.json("worktree", "remove", "keep")["removed"]
     salvaged = moved.json("worktree", "recover")
-    assert "unsaved.txt" in [file for one in salvaged if one["name"] == "keep" for file in one["files"]]
+    assert "unsaved.txt" in [
+        file for saved_work in salvaged if saved_work["name"] == "keep" for file in saved_work["files"]
+    ]
     assert (linked / ".git").read_text() == theirs, "a worktree that Corral did not make is the user's to repair"
     assert pointers(house.root) == before
 

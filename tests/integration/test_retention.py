@@ -315,9 +315,9 @@ def test_logs_go_by_age_then_by_size_but_not_those_of_open_work_or_through_links
 
 
 def saved(root: Path, name: str, at: datetime) -> str:
-    found = salvage.snapshot(open_checkout(root), name, at, reason="test")
-    assert found is not None
-    return found.ref
+    snapshot = salvage.snapshot(open_checkout(root), name, at, reason="test")
+    assert snapshot is not None
+    return snapshot.ref
 
 
 def test_saved_work_goes_only_where_a_branch_holds_all_of_it(
@@ -424,8 +424,8 @@ def test_the_audit_is_kept_for_90_days_and_what_is_left_of_it_verifies(world: Wo
         world.db.write(partial(trail.append, drafts=[trail.draft(deed, {})]))
     assert world.round(THEN + timedelta(days=90)).removed["audit"] == 0
     assert world.round(THEN + timedelta(days=100)).removed["audit"] == 10
-    found = reading.verify(world.db.read)
-    assert (found["valid"], found["lines"], found["removed_until"]) == (True, 90, 10)
+    verdict = reading.verify(world.db.read)
+    assert (verdict["valid"], verdict["lines"], verdict["removed_until"]) == (True, 90, 10)
     world.ages = Ages(audit_days=None)
     assert "audit" not in world.round(LATER).removed
 
@@ -578,7 +578,7 @@ def test_what_landed_is_kept_for_its_days_and_what_nobody_decided_about_for_long
         git(world.root, "update-ref", f"refs/corral/landed/{name}", sha)
     plan = Collection(world.job).run(LATER, dry_run=True)
     assert {"kind": "landed", "count": 2} in plan["removed"]
-    kept = {one["reason"].partition(":")[0]: one["count"] for one in plan["kept"] if one["kind"] == "landed"}
+    kept = {entry["reason"].partition(":")[0]: entry["count"] for entry in plan["kept"] if entry["kind"] == "landed"}
     assert kept == {
         "a rewound branch lost it, and nobody has decided": 1,
         "no landing is recorded with it here": 3,
@@ -588,7 +588,7 @@ def test_what_landed_is_kept_for_its_days_and_what_nobody_decided_about_for_long
     world.ages = Ages()
     assert world.round().removed["landed"] == 2
     left = git(world.root, "for-each-ref", "--format=%(refname)", "refs/corral/landed/").split()
-    assert set(names) - {"tips/main", f"kept/main/{old}-{first}"} == {one.split("/", 3)[3] for one in left}
+    assert set(names) - {"tips/main", f"kept/main/{old}-{first}"} == {ref.split("/", 3)[3] for ref in left}
 
 
 def test_a_log_that_cannot_be_deleted_keeps_no_other(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -632,8 +632,8 @@ def test_a_private_copy_goes_if_another_contains_it_and_an_only_one_stays(world:
 
     def save(after: timedelta) -> str:
         listed = status.look_at_all(open_checkout(world.root))[1]
-        found = ignored.survey(world.root, listed, (), (), 1_000_000)
-        copy = private.save(repo, world.root, "w1", THEN + after, found, reason="x", head=None, known={})
+        survey = ignored.survey(world.root, listed, (), (), 1_000_000)
+        copy = private.save(repo, world.root, "w1", THEN + after, survey, reason="x", head=None, known={})
         assert copy is not None
         return copy.ref
 

@@ -30,8 +30,8 @@ def outcome(house: Coordinated, task: str) -> str:
 
 def typed(remedy: str, beginning: str) -> list[str]:
     """The command in a remedy, as a person types it."""
-    (found,) = [part for part in remedy.replace(". Or", ":").split(": ") if part.startswith(beginning)]
-    return found.split()
+    (command,) = [part for part in remedy.replace(". Or", ":").split(": ") if part.startswith(beginning)]
+    return command.split()
 
 
 def lost_refs(house: Coordinated, below: str = "lost") -> list[str]:
@@ -102,13 +102,15 @@ def test_a_workers_commits_land_although_its_branch_was_deleted_while_it_ran(hou
     gate = house.root.parent / "gate"
     work = f"{WRITES.format('kept')} && echo late > late.txt && while [ ! -e {gate} ]; do sleep 0.05; done && {then}"
     task = house.submit("kept", work)
-    (row,) = eventually(lambda: [one for one in house.worktrees_in_use() if (Path(one["path"]) / "late.txt").exists()])
+    (row,) = eventually(
+        lambda: [worktree for worktree in house.worktrees_in_use() if (Path(worktree["path"]) / "late.txt").exists()]
+    )
     git(house.root, "update-ref", "-d", f"refs/heads/{row['branch']}")
     gate.touch()
     house.run("wait", task, "--timeout", "60")
     assert outcome(house, task) == "landed"
-    found = [house.root / f"{name}.txt" for name in ("kept", "late")]
-    assert all(file.exists() for file in found) and (house.root / "more.txt").exists() == (then != "true")
+    files = [house.root / f"{name}.txt" for name in ("kept", "late")]
+    assert all(file.exists() for file in files) and (house.root / "more.txt").exists() == (then != "true")
     assert "kept" in git(house.root, "log", "--format=%s", "main").splitlines()
 
 
@@ -116,7 +118,9 @@ def test_a_failed_workers_commits_are_saved_although_its_branch_was_deleted(hous
     gate = house.root.parent / "gate"
     work = f"{WRITES.format('kept')} && touch done.txt && while [ ! -e {gate} ]; do sleep 0.05; done; exit 3"
     task = house.submit("kept", work, "--retries", "0")
-    (row,) = eventually(lambda: [one for one in house.worktrees_in_use() if (Path(one["path"]) / "done.txt").exists()])
+    (row,) = eventually(
+        lambda: [worktree for worktree in house.worktrees_in_use() if (Path(worktree["path"]) / "done.txt").exists()]
+    )
     git(house.root, "update-ref", "-d", f"refs/heads/{row['branch']}")
     gate.touch()
     house.run("wait", task, "--timeout", "60", check=False)
@@ -137,8 +141,8 @@ def test_a_target_that_was_renamed_keeps_tasks_waiting_with_the_reason(house: Co
         return "no branch 'main' any more" in shown and shown
 
     for task in (default, named):
-        said = eventually(partial(says_why, task))
-        assert "pending" in said and "It is tried again" in said
+        reason = eventually(partial(says_why, task))
+        assert "pending" in reason and "It is tried again" in reason
     assert needs(house) == []
     typo = house.run("task", "submit", "--title", "x", "--command", "true", "--target", "mian", check=False)
     assert typo.returncode == 2 and "There is no branch 'mian'" in typo.stderr
@@ -153,10 +157,10 @@ def test_a_commit_that_a_worker_put_on_the_target_past_the_queue_is_named_as_tha
     gate = house.root.parent / "gate"
     pushes = f"{WRITES.format('sly')} && git push -q . HEAD:main && while [ ! -e {gate} ]; do sleep 0.05; done"
     task = house.submit("sly one", pushes)
-    told = eventually(lambda: [row for row in house.json("status")["recent"] if row["kind"] == "target.bypassed"])
+    bypasses = eventually(lambda: [row for row in house.json("status")["recent"] if row["kind"] == "target.bypassed"])
     gate.touch()
-    assert told[0]["task_id"] == task and "past the queue: nothing verified that" in told[0]["data"]["reason"]
-    assert "sly one" in told[0]["data"]["reason"] and told[0]["data"]["commits"] == [
+    assert bypasses[0]["task_id"] == task and "past the queue: nothing verified that" in bypasses[0]["data"]["reason"]
+    assert "sly one" in bypasses[0]["data"]["reason"] and bypasses[0]["data"]["commits"] == [
         git(house.root, "rev-parse", "main")
     ]
     house.run("wait", task, "--timeout", "60")

@@ -139,8 +139,8 @@ def test_a_broken_roadmap_is_named_stops_nothing_else_and_goes_on_when_it_is_men
     assert status["error"]["line"] is not None and "is not YAML" in status["error"]["message"]
 
     def needs() -> list[str]:
-        found = house.json("status")["needs_you"]
-        return [need["what"] for need in found if need["kind"] == "roadmap_problem"]
+        rows = house.json("status")["needs_you"]
+        return [need["what"] for need in rows if need["kind"] == "roadmap_problem"]
 
     (need,) = eventually(needs)
     assert "roadmap.yaml: line" in need
@@ -152,7 +152,7 @@ def test_a_broken_roadmap_is_named_stops_nothing_else_and_goes_on_when_it_is_men
         "- {id: D, dependencies: [B], command: 'true'}\n"
     )
     plan.until(A="done", B="pending", C="pending", D="pending")
-    first, second = eventually(lambda: len(found := needs()) == 2 and found)
+    first, second = eventually(lambda: len(problems := needs()) == 2 and problems)
     assert first == "The roadmap task B (line 2): unknown runner 'abacus': use command, claude or anthropic"
     assert second.startswith("The roadmap task C (line 3): ") and "nobody" in second
     plan.write("- {id: A, status: done}\n- {id: B, command: 'true'}\n- {id: D, dependencies: [B], command: 'true'}\n")
@@ -163,7 +163,9 @@ def test_a_broken_roadmap_is_named_stops_nothing_else_and_goes_on_when_it_is_men
     assert (
         "remedy   Write it, or end the supervisor: corral supervisor stop." in house.run("supervisor", "status").stdout
     )
-    (lost,) = eventually(lambda: [one for one in house.json("status")["needs_you"] if one["kind"] == "roadmap_problem"])
+    (lost,) = eventually(
+        lambda: [need for need in house.json("status")["needs_you"] if need["kind"] == "roadmap_problem"]
+    )
     assert lost["remedy"].startswith("Write it, or end the supervisor")
 
 

@@ -99,9 +99,9 @@ def test_a_task_whose_merge_waits_for_approval_says_so(coordinate: Callable[...,
         house, "- {id: A, command: 'echo \"# more\" >> check.sh'}\n- {id: B, dependencies: [A], command: 'true'}\n"
     )
     house.run("supervisor", "start")
-    said = eventually(lambda: noted(house).get("A"))
+    note = eventually(lambda: noted(house).get("A"))
     merge = house.json("merge", "list")[0]["merge_id"]
-    assert said.startswith("waits to land: ") and said.endswith(f"corral merge approve {merge[:8]}")
+    assert note.startswith("waits to land: ") and note.endswith(f"corral merge approve {merge[:8]}")
     assert f"corral merge approve {merge[:8]}" in house.run("supervisor", "status").stdout
     plan.until(A="in_progress", B="pending")
     house.run("merge", "approve", merge, "--yes")
@@ -117,7 +117,7 @@ def test_what_the_roadmap_executes_is_approved_by_a_start_and_later_changes_by_t
     marker = tmp_path / "marker"
     plan = Plan(house, "- {id: A, command: 'true'}\n- {id: B, dependencies: [A], command: 'true'}\n")
     by_agent = house.json("supervisor", "start", CORRAL_TASK_ID="a-worker")
-    assert [one["key"] for one in by_agent["unapproved"]] == ["roadmap.A", "roadmap.B"], "an agent approves nothing"
+    assert [claim["key"] for claim in by_agent["unapproved"]] == ["roadmap.A", "roadmap.B"], "an agent approves nothing"
     assert "corral trust" in noted(house)["A"] and house.json("task", "list") == []
     house.run("supervisor", "start")
     plan.until(A="done", B="done")  # what Corral writes itself needs no approval

@@ -73,11 +73,11 @@ def converse(tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> C
             patched.setattr("corral.runners.anthropic.keep", keep)
             environ = {**os.environ, "ANTHROPIC_BASE_URL": url}
             AnthropicRunner(environ, lambda: KEY, silence_s=silence_s).start(assignment, clock())
-        told, output, progress = io.StringIO(), MessagesOutput(assignment), list[str | None]()
+        written, output, progress = io.StringIO(), MessagesOutput(assignment), list[str | None]()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # of a model: in a process of its own nobody sees it
-            loop.main(io.StringIO(orders[0].decode()), told)
-        for line in told.getvalue().splitlines(keepends=True):
+            loop.main(io.StringIO(orders[0].decode()), written)
+        for line in written.getvalue().splitlines(keepends=True):
             output.feed(line.encode())
             progress.append(output.progress)
         return Conversation(output.verdict(0), output.usage, progress)
@@ -115,11 +115,11 @@ def test_it_edits_a_file_and_runs_a_command_and_none_of_them_has_the_key(
         "end_turn",
     )
     assert (tmp_path / "worktree/hello.txt").read_text() == "good day\n"
-    _wrote, _edited, ran, refused, told = stage.requests[-1].results
+    _wrote, _edited, ran, refused, environment = stage.requests[-1].results
     assert ran["content"] == f"good day\n{tmp_path}/worktree\n" and "is_error" not in ran
     assert refused["is_error"] and "outside of the working directory" in refused["content"]
-    assert "CORRAL_TASK_ID=" in told["content"]
-    assert KEY not in told["content"] and "ANTHROPIC" not in told["content"]
+    assert "CORRAL_TASK_ID=" in environment["content"]
+    assert KEY not in environment["content"] and "ANTHROPIC" not in environment["content"]
     assert KEY not in (tmp_path / "logs/1.log").read_text()
     seen = running.observe(clock())
     assert (seen.usage.input_tokens, seen.usage.output_tokens, seen.usage.turns) == (500, 100, 5)
@@ -159,7 +159,7 @@ def test_the_prompt_and_what_does_not_change_are_cached(converse: Converse, stag
     assert "Be brief." in body["system"][0]["text"] and "git worktree" in body["system"][0]["text"]
     assert [i for i, entry in enumerate(body["tools"]) if "cache_control" in entry] == [5]
     marked = [
-        i for i, said in enumerate(body["messages"]) if any("cache_control" in block for block in said["content"])
+        i for i, message in enumerate(body["messages"]) if any("cache_control" in block for block in message["content"])
     ]
     assert marked == [len(body["messages"]) - 1]
 
@@ -317,13 +317,15 @@ def events(*blocks: dict[str, Any], stop_reason: str = "end_turn", until: int | 
         "content": [],
         "stop_reason": None,
     }
-    told: list[dict[str, Any]] = [{"type": "message_start", "message": {**head, "stop_sequence": None, "usage": usage}}]
+    stream: list[dict[str, Any]] = [
+        {"type": "message_start", "message": {**head, "stop_sequence": None, "usage": usage}}
+    ]
     for index, block in enumerate(blocks):
-        told.append({"type": "content_block_start", "index": index, "content_block": block})
-        told.append({"type": "content_block_stop", "index": index})
+        stream.append({"type": "content_block_start", "index": index, "content_block": block})
+        stream.append({"type": "content_block_stop", "index": index})
     ending = {"stop_reason": stop_reason, "stop_sequence": None}
-    told += [{"type": "message_delta", "delta": ending, "usage": {"output_tokens": 5}}, {"type": "message_stop"}]
-    return b"".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode() for event in told[:until])
+    stream += [{"type": "message_delta", "delta": ending, "usage": {"output_tokens": 5}}, {"type": "message_stop"}]
+    return b"".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode() for event in stream[:until])
 
 
 def said(words: str) -> dict[str, Any]:
@@ -349,18 +351,18 @@ def test_an_answer_that_is_none_is_asked_for_again(converse: Converse, garbage: 
 
 
 @pytest.mark.parametrize(
-    ("garbage", "told"),
+    ("garbage", "reason"),
     [
         (b"<html>Busy</html>", "The API's answer cannot be read"),
         (events(said("Half."), until=2), "ended in the middle"),
     ],
     ids=["a page", "half an answer"],
 )
-def test_garbage_without_end_is_an_error_of_the_api(converse: Converse, garbage: bytes, told: str) -> None:
+def test_garbage_without_end_is_an_error_of_the_api(converse: Converse, garbage: bytes, reason: str) -> None:
     with odd_api(garbage) as api:
         finished = converse("Anything.", url=api.url).finished
         assert (finished.error_code, finished.retryable, len(api.bodies)) == ("api_error", True, 4)
-        assert told in str(finished.error_message)
+        assert reason in str(finished.error_message)
 
 
 def test_an_error_in_the_middle_of_an_answer_has_its_own_status(converse: Converse) -> None:
@@ -389,8 +391,8 @@ def test_a_cut_answer_goes_on_in_smaller_steps_a_few_times(converse: Converse, t
     cut = events(said("First,"), call, stop_reason="max_tokens")
     with odd_api(cut, events(said("Done."))) as api:
         assert converse("Anything.", url=api.url).finished.success
-        _first, answer, told = api.bodies[1]["messages"]
-        assert answer["content"] == [said("First,")] and "was cut" in told["content"][0]["text"]
+        _first, answer, note = api.bodies[1]["messages"]
+        assert answer["content"] == [said("First,")] and "was cut" in note["content"][0]["text"]
         assert not (tmp_path / "worktree/x").exists()
     with odd_api(cut) as api:
         finished = converse("Anything.", url=api.url).finished

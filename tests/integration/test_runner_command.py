@@ -79,7 +79,7 @@ def test_another_exit_code_is_a_failure_worth_another_attempt(start: Start) -> N
 
 
 def test_a_last_line_without_a_word_is_not_the_reason(start: Start) -> None:
-    said = r"""
+    output = r"""
 x=1 cause="ModelNotFoundError: Model not found: g/m. Did you mean: g/m-2?\n    at f (a.js)"
 Error: {
   "name": "UnknownError",
@@ -87,7 +87,7 @@ Error: {
   }
 }
 """
-    finished = finish(start(f"cat <<'END'\n{said}END\nexit 1"))
+    finished = finish(start(f"cat <<'END'\n{output}END\nexit 1"))
     assert (
         finished.error_message
         == "The command exited with 1: ModelNotFoundError: Model not found: g/m. Did you mean: g/m-2?"
@@ -132,12 +132,12 @@ def test_what_a_worker_finds_in_its_environment(start: Start, monkeypatch: pytes
     env = {"PATH": "/our/bin", "PORT": "20010"}
     running = start("env", env=env, identity_env={"GIT_AUTHOR_NAME": "Ada"}, task_id="a-task", session_id="a-session")
     lines = finish(running, deadline_s=5).result["output"].splitlines()
-    found = dict(line.split("=", 1) for line in lines)
-    assert found["PATH"] == "/our/bin:" + os.environ["PATH"]
-    assert (found["PORT"], found["GIT_AUTHOR_NAME"]) == ("20010", "Ada")
-    assert (found["CORRAL_TASK_ID"], found["CORRAL_SESSION_ID"]) == ("a-task", "a-session")
+    environment = dict(line.split("=", 1) for line in lines)
+    assert environment["PATH"] == "/our/bin:" + os.environ["PATH"]
+    assert (environment["PORT"], environment["GIT_AUTHOR_NAME"]) == ("20010", "Ada")
+    assert (environment["CORRAL_TASK_ID"], environment["CORRAL_SESSION_ID"]) == ("a-task", "a-session")
     credentials = {"ANTHROPIC_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN", "NPM_TOKEN"}
-    assert not {"GIT_DIR", "CLAUDE_CODE_SESSION_ID", *credentials} & set(found)
+    assert not {"GIT_DIR", "CLAUDE_CODE_SESSION_ID", *credentials} & set(environment)
 
 
 @pytest.mark.req("D6")

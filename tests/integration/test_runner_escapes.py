@@ -40,7 +40,7 @@ def test_who_leaves_everything_that_it_inherited_does_not_outlive_its_task(tmp_p
     try:
         assert finished.success
         assert not is_alive(pid)
-        assert [told.partition("(")[2] for told in finished.result["left_processes"]] == [f"pid {pid})"]
+        assert [process.partition("(")[2] for process in finished.result["left_processes"]] == [f"pid {pid})"]
     finally:
         kill_if_alive(pid)
 

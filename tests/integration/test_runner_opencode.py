@@ -42,7 +42,7 @@ class Provider:
         asked = json.loads(body)
         if not self.script:
             return 400, b'{"error": {"code": 400, "message": "The key is not valid.", "status": "INVALID_ARGUMENT"}}'
-        results = sum("functionResponse" in part for said in asked["contents"] for part in said["parts"])
+        results = sum("functionResponse" in part for content in asked["contents"] for part in content["parts"])
         part = self.script[results] if asked.get("tools") else {"text": "A title"}
         candidate = {"content": {"parts": [part], "role": "model"}, "finishReason": "STOP", "index": 0}
         return 200, b"data: " + json.dumps({"candidates": [candidate]}).encode() + b"\r\n\r\n"

@@ -31,7 +31,7 @@ def test_every_command_prints_what_its_schema_says(sealed: Path, tmp_path: Path)
     assert set(known) == with_json() == {command.partition(" --")[0] for command, _ in answers}
     wrong = []
     for command, answer in answers:
-        wrong += [f"{command}: {one}" for one in problems(known[command.partition(" --")[0]], answer)]
+        wrong += [f"{command}: {problem}" for problem in problems(known[command.partition(" --")[0]], answer)]
     assert not wrong, "\n".join(dict.fromkeys(wrong))
 
 
@@ -49,9 +49,9 @@ def test_a_schema_needs_no_repository_and_a_mistyped_command_is_named(tmp_path: 
     assert anywhere.json("schema", "task", "list") == schema
     every = anywhere.json("schema")
     assert set(every["commands"]) == with_json() and every["error"]["required"] == ["error"]
-    for words, meant in ((("task", "lst"), "task list"), (("task",), "task detail"), (("demo",), "corral schema")):
+    for words, suggestion in ((("task", "lst"), "task list"), (("task",), "task detail"), (("demo",), "corral schema")):
         done = anywhere.run("schema", *words, check=False)
-        assert done.returncode == 3 and meant in done.stderr
+        assert done.returncode == 3 and suggestion in done.stderr
 
 
 class Inner(TypedDict):

@@ -159,8 +159,8 @@ def supplied(make_repo: Callable[..., Path]) -> Iterator[Make]:
 @pytest.fixture(autouse=True)
 def cargo_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where rustup's stand-in for it is on the PATH, which needs a home: the program that it would run."""
-    found = find("cargo")
-    for chain in Path(found).parents[2].glob(".rustup/toolchains/*/bin") if found else ():
+    path = find("cargo")
+    for chain in Path(path).parents[2].glob(".rustup/toolchains/*/bin") if path else ():
         monkeypatch.setenv("PATH", f"{chain}:{os.environ['PATH']}")
 
 

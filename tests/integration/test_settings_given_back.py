@@ -31,12 +31,14 @@ def test_settings_are_merged_into_and_given_back_byte_for_byte(repo: Path, text:
     house = Coordinated(repo)
     house.run("init", "--yes")
     merged = json.loads(settings_of(repo).read_text())
-    given = json.loads(text) if text else {}
+    settings = json.loads(text) if text else {}
     assert {key: value for key, value in merged.items() if key != "hooks"} == {
-        key: value for key, value in given.items() if key != "hooks"
+        key: value for key, value in settings.items() if key != "hooks"
     }
     ours = {"WorktreeCreate", "WorktreeRemove"}
-    assert {event: groups for event, groups in merged["hooks"].items() if event not in ours} == given.get("hooks", {})
+    assert {event: groups for event, groups in merged["hooks"].items() if event not in ours} == settings.get(
+        "hooks", {}
+    )
     assert ours <= set(merged["hooks"])
     house.run("uninstall", "--yes")
     assert settings_of(repo).read_bytes() == before
@@ -123,8 +125,8 @@ def test_a_worktree_hook_of_ones_own_is_kept_and_said(repo: Path) -> None:
     own = {"hooks": {"WorktreeCreate": [{"hooks": [{"type": "command", "command": "echo /tmp/mine"}]}]}}
     before = write_settings(repo, json.dumps(own))
     house = Coordinated(repo)
-    said = house.run("init", "--yes").stdout
-    assert "has its own WorktreeCreate hook" in said
+    output = house.run("init", "--yes").stdout
+    assert "has its own WorktreeCreate hook" in output
     assert json.loads(settings_of(repo).read_text())["hooks"]["WorktreeCreate"] == own["hooks"]["WorktreeCreate"]
     house.run("uninstall", "--yes")
     assert settings_of(repo).read_bytes() == before

@@ -44,8 +44,8 @@ def edit(house: Coordinated, session: str, path: str, text: str) -> None:
     """Edit a file with a tool, from its announcement to its end."""
     assert denied(house.edit(session, path, use=path)) is None
     (house.root / path).write_text(text)
-    given = {"file_path": str(house.root / path)}
-    house.hook("PostToolUse", session, tool_name="Edit", tool_use_id=path, tool_input=given)
+    tool_input = {"file_path": str(house.root / path)}
+    house.hook("PostToolUse", session, tool_name="Edit", tool_use_id=path, tool_input=tool_input)
 
 
 def locks(house: Coordinated) -> dict[str, str]:
@@ -133,8 +133,8 @@ def test_an_edit_that_nobody_was_asked_about_is_told_to_both(pair: Coordinated) 
     """Its hook timed out, say, or another hook rewrote the path after Corral's was asked."""
     edit(pair, "ann", "a.py", "ann's\n")
     written = {"file_path": str(pair.root / "a.py")}
-    said = told(pair.hook("PostToolUse", "ben", tool_name="Edit", tool_use_id="other", tool_input=written))
-    assert "Your edit changed a.py, which " in said and "Undo your change" in said
+    notice = told(pair.hook("PostToolUse", "ben", tool_name="Edit", tool_use_id="other", tool_input=written))
+    assert "Your edit changed a.py, which " in notice and "Undo your change" in notice
     assert " edited a.py while you hold it. Read the file again" in notices(pair, "ann")
     assert "while you hold it" not in notices(pair, "ben")
     assert locks(pair) == {"a.py": "ann"}
@@ -147,7 +147,7 @@ def test_what_a_command_in_the_background_writes_after_its_end_was_told_is_told_
     edit(pair, "ann", "a.py", "ann's\n")
     assert Shell(pair, "ben", "(sleep 1; echo x > a.py) &").end() == ""
     (pair.root / "a.py").write_text("x\n")
-    text = eventually(lambda: said if "a.py, which you hold, changed" in (said := notices(pair, "ann")) else None)
+    text = eventually(lambda: notice if "a.py, which you hold, changed" in (notice := notices(pair, "ann")) else None)
     subprocess.run(shlex.split(text[text.index("git -C") :].splitlines()[0]), check=True)
     assert (pair.root / "a.py").read_text() == "ann's\n"
 

@@ -49,7 +49,7 @@ def test_doctor_names_what_makes_this_clone_differ_from_a_fresh_one(
     git(house.root, "config", "core.autocrlf", "true")
     git(house.root, "config", "core.symlinks", "false")
     git(house.root, "config", "remote.origin.promisor", "true")
-    found = codes(house)
+    drifts = codes(house)
     expected = {
         "git.replaced-objects": "refs/replace/",
         "git.own-attributes": "info/attributes",
@@ -59,5 +59,5 @@ def test_doctor_names_what_makes_this_clone_differ_from_a_fresh_one(
         "git.submodules": "sub",
         "git.filter-missing": "the filter lfs",
     }
-    assert {name: text for name, text in expected.items() if text not in found.get(name, ("",))[0]} == {}
-    assert found["git.filter-missing"][1] == "`git lfs install`"
+    assert {name: text for name, text in expected.items() if text not in drifts.get(name, ("",))[0]} == {}
+    assert drifts["git.filter-missing"][1] == "`git lfs install`"

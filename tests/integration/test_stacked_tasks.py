@@ -23,7 +23,7 @@ from tests.integration.landing_world import World
 from tests.integration.supervision import House, houses
 
 
-class Site:
+class StackedTasks:
     """A supervisor and a queue that share a database, with ``tasks.unblock_on: completed``."""
 
     def __init__(self, house: House) -> None:
@@ -84,102 +84,106 @@ class Site:
 
 
 @pytest.fixture
-def site(repo: Path) -> Iterator[Site]:
+def stacked(repo: Path) -> Iterator[StackedTasks]:
     for opened in houses(repo):
-        made = Site(opened(tasks={"unblock_on": "completed"}, supervisor={"max_agents": 6, "stop_grace_s": 1}))
+        made = StackedTasks(opened(tasks={"unblock_on": "completed"}, supervisor={"max_agents": 6, "stop_grace_s": 1}))
         yield made
         made.world.queue.stop(made.world.now())
 
 
 @pytest.mark.req("I10")
 def test_a_chain_of_five_is_done_before_anything_has_landed_and_lands_by_one_run_more(
-    site: Site, tmp_path: Path
+    stacked: StackedTasks, tmp_path: Path
 ) -> None:
     runs, gate = tmp_path / "runs", tmp_path / "gate"
-    site.world.landing = Landing(
+    stacked.world.landing = Landing(
         approve="never", verify=[f"echo run >> {runs}; while [ ! -e {gate} ]; do sleep 0.02; done"]
     )
-    site.world.slots = 2
-    chain = [site.submit("t0")]
+    stacked.world.slots = 2
+    chain = [stacked.submit("t0")]
     for number in range(1, 5):
         before = f"test -e t{number - 1}.txt && echo x > t{number}.txt"
-        chain.append(site.submit(f"t{number}", chain[-1], command=before))
-    site.until(lambda: all(status == "completed" for status in site.house.statuses(*chain)))
-    assert "landed" not in {site.state(task_id) for task_id in chain}, "the work of all took no verification"
+        chain.append(stacked.submit(f"t{number}", chain[-1], command=before))
+    stacked.until(lambda: all(status == "completed" for status in stacked.house.statuses(*chain)))
+    assert "landed" not in {stacked.state(task_id) for task_id in chain}, "the work of all took no verification"
     assert runs.exists(), "although the first is being verified"
     done = len(runs.read_text().split())
-    site.until(lambda: any(len(run["members"]) == 5 for run in site.house.db.read(run_rows.running)))
+    stacked.until(lambda: any(len(run["members"]) == 5 for run in stacked.house.db.read(run_rows.running)))
     gate.touch()
-    site.until(lambda: all(site.state(task_id) == "landed" for task_id in chain))
+    stacked.until(lambda: all(stacked.state(task_id) == "landed" for task_id in chain))
     assert len(runs.read_text().split()) - done <= 1, "one run after the work, instead of five"
 
 
 @pytest.mark.req("I10")
-def test_a_child_begins_on_a_merge_of_its_parents_and_of_what_has_landed(site: Site) -> None:
-    site.world.landing = Landing(approve="paths", approve_paths=["a.txt", "b.txt"])
-    a, b, c = (site.submit(name) for name in "abc")
-    site.finish(a, b, c)
-    site.until(lambda: [site.state(task_id) for task_id in (a, b, c)] == ["held", "held", "landed"])
-    child = site.submit("child", a, b, c, command="ls > seen.txt")
-    site.finish(child)
-    head = site.world.merge(site.merge_id(child))["head_sha"]
-    assert {"a.txt", "b.txt", "c.txt"} <= set(git(site.root, "show", f"{head}:seen.txt").split())
-    heads = {task_id: site.world.merge(site.merge_id(task_id))["head_sha"] for task_id in (a, b)}
-    assert site.worktree(child)["stacked_on"] == heads
+def test_a_child_begins_on_a_merge_of_its_parents_and_of_what_has_landed(stacked: StackedTasks) -> None:
+    stacked.world.landing = Landing(approve="paths", approve_paths=["a.txt", "b.txt"])
+    a, b, c = (stacked.submit(name) for name in "abc")
+    stacked.finish(a, b, c)
+    stacked.until(lambda: [stacked.state(task_id) for task_id in (a, b, c)] == ["held", "held", "landed"])
+    child = stacked.submit("child", a, b, c, command="ls > seen.txt")
+    stacked.finish(child)
+    head = stacked.world.merge(stacked.merge_id(child))["head_sha"]
+    assert {"a.txt", "b.txt", "c.txt"} <= set(git(stacked.root, "show", f"{head}:seen.txt").split())
+    heads = {task_id: stacked.world.merge(stacked.merge_id(task_id))["head_sha"] for task_id in (a, b)}
+    assert stacked.worktree(child)["stacked_on"] == heads
     for task_id in (b, a):
-        site.world.queue.step(site.world.now())
-        assert site.state(child) == "queued", "it waits for both"
-        merge_id = site.merge_id(task_id)
-        site.world.db.write(lambda conn, m=merge_id, t=task_id: merges.approve(conn, m, heads[t], site.world.now()))  # type: ignore[misc]
-    site.until(lambda: site.state(child) == "landed")
-    assert [site.state(a), site.state(b)] == ["landed", "landed"]
+        stacked.world.queue.step(stacked.world.now())
+        assert stacked.state(child) == "queued", "it waits for both"
+        merge_id = stacked.merge_id(task_id)
+        stacked.world.db.write(merges.approve, merge_id, heads[task_id], stacked.world.now())
+    stacked.until(lambda: stacked.state(child) == "landed")
+    assert [stacked.state(a), stacked.state(b)] == ["landed", "landed"]
 
 
 @pytest.mark.req("I10")
-def test_where_the_work_of_two_parents_does_not_merge_the_child_waits_and_says_so(site: Site) -> None:
-    a = site.submit("a", command="echo a > same.txt")
-    site.finish(a)  # so that it is the first in the queue
-    b = site.submit("b", command="echo b > same.txt")
-    site.finish(b)
-    child = site.submit("child", a, b, command="cat same.txt > seen.txt")
-    site.house.until(lambda: site.house.status(child) == "waiting" and not site.house.supervisor.running_count())
-    detail = site.house.detail(child)
+def test_where_the_work_of_two_parents_does_not_merge_the_child_waits_and_says_so(stacked: StackedTasks) -> None:
+    a = stacked.submit("a", command="echo a > same.txt")
+    stacked.finish(a)  # so that it is the first in the queue
+    b = stacked.submit("b", command="echo b > same.txt")
+    stacked.finish(b)
+    child = stacked.submit("child", a, b, command="cat same.txt > seen.txt")
+    stacked.house.until(
+        lambda: stacked.house.status(child) == "waiting" and not stacked.house.supervisor.running_count()
+    )
+    detail = stacked.house.detail(child)
     assert (detail["attempts"], detail["error_code"]) == (0, None), "it is not counted"
     assert "same.txt (add/add): it begins once one of them has landed" in detail["attempt_history"][0]["error_message"]
-    row = site.house.db.read(lambda conn: task_rows.get(conn, child))
+    row = stacked.house.db.read(lambda conn: task_rows.get(conn, child))
     assert row is not None
-    reason = site.house.db.read(lambda conn: delays.reason(conn, row, None, site.house.now()))
+    reason = stacked.house.db.read(lambda conn: delays.reason(conn, row, None, stacked.house.now()))
     assert reason is not None and "before one of 'a' and 'b' has landed or changed: their work does not merge" in reason
-    site.until(lambda: site.state(a) == "landed" and site.state(b) == "conflict")
-    site.until(lambda: site.house.status(child) == "failed")  # what it waits for came back
-    site.change(site.world.merge(site.merge_id(b))["branch"], {"same.txt": "both\n"}, onto="main")
-    settled = merge_settled(lambda: site.house.settings)  # type: ignore[arg-type]
-    again = {"now": site.world.now(), "follow_branch": True, "on_reopened": settled}
-    requests.retry(site.world.db, site.world.repo(), site.merge_id(b), **again)  # type: ignore[arg-type]
-    site.until(lambda: site.house.status(child) == "completed" and site.state(child) == "landed")
-    assert (site.root / "seen.txt").read_text() == "both\n"
+    stacked.until(lambda: stacked.state(a) == "landed" and stacked.state(b) == "conflict")
+    stacked.until(lambda: stacked.house.status(child) == "failed")  # what it waits for came back
+    stacked.change(stacked.world.merge(stacked.merge_id(b))["branch"], {"same.txt": "both\n"}, onto="main")
+    settled = merge_settled(lambda: stacked.house.settings)  # type: ignore[arg-type]
+    again = {"now": stacked.world.now(), "follow_branch": True, "on_reopened": settled}
+    requests.retry(stacked.world.db, stacked.world.repo(), stacked.merge_id(b), **again)  # type: ignore[arg-type]
+    stacked.until(lambda: stacked.house.status(child) == "completed" and stacked.state(child) == "landed")
+    assert (stacked.root / "seen.txt").read_text() == "both\n"
 
 
 @pytest.mark.req("I10")
 def test_a_child_at_work_is_told_that_its_parent_changed_or_came_back_and_lands_on_what_it_is(
-    site: Site, tmp_path: Path
+    stacked: StackedTasks, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
-    parent = site.submit("parent")
-    site.finish(parent)
+    parent = stacked.submit("parent")
+    stacked.finish(parent)
     wait = f"while [ ! -e {gate} ]; do sleep 0.02; done; echo child > child.txt"
-    child = site.submit("child", parent, command=wait)
-    site.house.until(lambda: site.house.detail(child)["started_at"] is not None)
-    merge = site.world.merge(site.merge_id(parent))
-    settled = merge_settled(lambda: site.house.settings)  # type: ignore[arg-type]
-    requests.cancel(site.world.db, site.world.repo(), merge["merge_id"], on_settled=settled, now=site.world.now())
-    sha = site.change(merge["branch"], {"parent.txt": "changed\n"})
-    enqueue(site.world.db, site.world.repo(), branch=merge["branch"], target="main", now=site.world.now())
-    session_id = str(site.house.detail(child)["session_id"])
-    notices = site.house.db.write(lambda conn: sessions.take_notices(conn, session_id, iso(site.house.now())))
+    child = stacked.submit("child", parent, command=wait)
+    stacked.house.until(lambda: stacked.house.detail(child)["started_at"] is not None)
+    merge = stacked.world.merge(stacked.merge_id(parent))
+    settled = merge_settled(lambda: stacked.house.settings)  # type: ignore[arg-type]
+    requests.cancel(
+        stacked.world.db, stacked.world.repo(), merge["merge_id"], on_settled=settled, now=stacked.world.now()
+    )
+    sha = stacked.change(merge["branch"], {"parent.txt": "changed\n"})
+    enqueue(stacked.world.db, stacked.world.repo(), branch=merge["branch"], target="main", now=stacked.world.now())
+    session_id = str(stacked.house.detail(child)["session_id"])
+    notices = stacked.house.db.write(lambda conn: sessions.take_notices(conn, session_id, iso(stacked.house.now())))
     assert len(notices) == 2 and "ended as cancelled" in notices[0] and f"git merge {sha[:12]}" in notices[1]
-    history = site.house.detail(child)["history"]
+    history = stacked.house.detail(child)["history"]
     assert [event["data"]["reason"] for event in history if event["kind"] == "task.base_changed"] == notices
     gate.touch()
-    site.until(lambda: site.house.status(child) == "completed" and site.state(child) == "landed")
-    assert (site.root / "parent.txt").read_text() == "changed\n" and (site.root / "child.txt").exists()
+    stacked.until(lambda: stacked.house.status(child) == "completed" and stacked.state(child) == "landed")
+    assert (stacked.root / "parent.txt").read_text() == "changed\n" and (stacked.root / "child.txt").exists()

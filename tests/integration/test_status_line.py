@@ -48,14 +48,19 @@ def test_it_shows_the_session_the_queue_and_what_needs_a_person_and_changes_noth
     house.ask("POST", "/messages", {"sender": "s-2", "to": ["GreenLake"], "subject": "hi", "body": "text"})
     house.ask("POST", "/pause", {"reason": HOSTILE})
     house.submit("wait here", "true")
-    said = {"session_id": "s-1", "cwd": str(house.root), "model": {"id": "m"}, "context_window": {"used_percentage": 4}}
+    status = {
+        "session_id": "s-1",
+        "cwd": str(house.root),
+        "model": {"id": "m"},
+        "context_window": {"used_percentage": 4},
+    }
 
     def seen() -> Any:
         session = house.ask("GET", "/sessions/s-1")
         return session["last_heartbeat"], house.ask("GET", "/status")["seq"]
 
     before = seen()
-    line = status_line(house, said)
+    line = status_line(house, status)
     assert line.endswith("\n") and line.count("\n") == 1
     assert line.rstrip("\n").isprintable(), "nothing that a terminal obeys"
     name, task, locks, unread, queue, needs = line.rstrip("\n").split(" | ", 5)
@@ -63,7 +68,9 @@ def test_it_shows_the_session_the_queue_and_what_needs_a_person_and_changes_noth
     assert task.startswith("\\x1b[2JEvil\\x07\\u202e") and len(task) <= 40
     assert needs.startswith("needs you (1): ") and "Evil" in needs
     assert seen() == before, "looking is no heartbeat, and no event"
-    assert status_line(house, said, tmp_path) == line, "the folder of the status counts where the own one is no project"
+    assert status_line(house, status, tmp_path) == line, (
+        "the folder of the status counts where the own one is no project"
+    )
     assert status_line(house, {"session_id": "nobody"}).startswith("queue 1 task")
     for broken in (b"", b"{", b"[]", b"\xff\xfe", b'{"session_id": 5}', b'{"session_id": "' + b"x" * 3000 + b'"}'):
         assert "Traceback" not in status_line(house, broken)

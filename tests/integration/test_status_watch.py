@@ -32,17 +32,17 @@ def watching(house: Coordinated, *args: str, **how: Any) -> Iterator[subprocess.
 def views_until(process: subprocess.Popen[bytes], wanted: Callable[[dict[str, Any]], bool]) -> list[dict[str, Any]]:
     """The views that are printed, up to the one that is wanted."""
     assert process.stdout is not None
-    found: list[dict[str, Any]] = []
-    while not found or not wanted(found[-1]):
-        assert select.select([process.stdout], [], [], DEADLINE_S)[0], f"nothing came after {found[-1:]}"
-        found.append(json.loads(process.stdout.readline()))
-    return found
+    views: list[dict[str, Any]] = []
+    while not views or not wanted(views[-1]):
+        assert select.select([process.stdout], [], [], DEADLINE_S)[0], f"nothing came after {views[-1:]}"
+        views.append(json.loads(process.stdout.readline()))
+    return views
 
 
 def lasting(view: dict[str, Any]) -> dict[str, Any]:
     """A view without the fields that tell the time, and without the memory and disk that others use."""
     resources = {name: value for name, value in view["resources"].items() if not name.startswith("free_")}
-    at_work = [{**one, "age_s": 0} for one in view["at_work"]]
+    at_work = [{**entry, "age_s": 0} for entry in view["at_work"]]
     return {**view, "composed_at": "", "resources": resources, "at_work": at_work}
 
 
@@ -57,7 +57,7 @@ def test_each_change_is_told_and_a_daemon_that_comes_back_is_found_again(house: 
         assert views[-1]["merges"] == {"landed": 1}
         assert [view["seq"] for view in views] == sorted(view["seq"] for view in views), "none is of the past"
         # One event may show in two views: what a worker's end leaves to do is done after it is recorded.
-        assert all(lasting(one) != lasting(other) for one, other in pairwise(views)), "none is shown twice"
+        assert all(lasting(former) != lasting(other) for former, other in pairwise(views)), "none is shown twice"
         house.kill_daemon()
         house.run("daemon", "start")
         house.submit("second", "true")

@@ -121,8 +121,8 @@ def test_a_revert_names_what_was_built_on_the_work_and_an_agent_can_ask_for_it(h
     assert ", and taken back by " in house.run("task", "detail", first).stdout
     merge = house.json("task", "detail", second)["merge"]["merge_id"]
 
-    async def scene(one: Agent) -> None:
-        answer = await one.call("revert_merge", merge_id=merge)
+    async def scene(agent: Agent) -> None:
+        answer = await agent.call("revert_merge", merge_id=merge)
         assert answer["reverts"] == merge and [row["title"] for row in answer["dependents"]] == ["three"]
 
     play(house, scene, profile="queue")

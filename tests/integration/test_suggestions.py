@@ -32,10 +32,10 @@ def test_similar_names_of_each_kind_are_suggested(house: Coordinated) -> None:
         ("config", "get", "landing.taget"): "Did you mean landing.target",
         ("--profile", "defualt", "task", "list"): "Did you mean 'default'?",
     }
-    for command, meant in expected.items():
+    for command, suggestion in expected.items():
         error = _refused(house, *command)
-        assert error["remedy"].startswith(meant), (command, error)
-        assert len(error["remedy"]) > len(meant) + 10, "the remedy itself follows"
+        assert error["remedy"].startswith(suggestion), (command, error)
+        assert len(error["remedy"]) > len(suggestion) + 10, "the remedy itself follows"
     assert "Did you mean" not in _refused(house, "task", "detail", "zzzzzzzz")["remedy"]
 
 

@@ -19,14 +19,14 @@ AWAY = "git checkout -q --detach && echo {0} > {0}.txt && git add . && git commi
 
 @pytest.fixture
 def house(repo: Path) -> Iterator[House]:
-    one = House(repo, IMPATIENT)
-    yield one
-    one.close()
+    made = House(repo, IMPATIENT)
+    yield made
+    made.close()
 
 
-def requests(one: House) -> list[MergeRow]:
-    one.settle()
-    return one.db.read(merges.listing)
+def requests(house: House) -> list[MergeRow]:
+    house.settle()
+    return house.db.read(merges.listing)
 
 
 def test_leftovers_are_never_committed_on_a_branch_of_the_users(house: House, repo: Path) -> None:

@@ -41,8 +41,8 @@ class Talking:
             until = iso(datetime.now(timezone.utc) + timedelta(hours=3))
             refused = Finished(False, 1, "api_error", "Come back later.", True, {"retry_at": until})
             seen = replace(seen, finished=refused)
-        if self._file.exists() and (said := self._file.read_text().split()):
-            self._told = [int(number) for number in said]
+        if self._file.exists() and (numbers := self._file.read_text().split()):
+            self._told = [int(number) for number in numbers]
         tokens, turns = self._told
         return replace(seen, usage=Usage(input_tokens=tokens, turns=turns, cost_usd=0.01 * tokens))
 
@@ -53,8 +53,8 @@ class TalkingRunner(CommandRunner):
     name = "claude"
 
     def start(self, assignment: Assignment, now: datetime) -> Running:
-        said = replace(assignment, command=assignment.prompt, prompt=None, definition=None)
-        return Talking(super().start(said, now), assignment.worktree / "used")
+        as_command = replace(assignment, command=assignment.prompt, prompt=None, definition=None)
+        return Talking(super().start(as_command, now), assignment.worktree / "used")
 
 
 @pytest.fixture
@@ -86,8 +86,8 @@ def delay(house: House, task_id: str) -> str | None:
     return house.db.read(read)
 
 
-def prompt(house: House, said: str) -> str:
-    return house.submit_all([{"title": said[:30], "prompt": said}])[0]
+def prompt(house: House, text: str) -> str:
+    return house.submit_all([{"title": text[:30], "prompt": text}])[0]
 
 
 @pytest.mark.req("FR-SWARM-008", "FR-CONFIG-006")
@@ -137,9 +137,9 @@ def test_past_a_budget_workers_of_models_are_stopped_and_their_task_is_not_charg
         )
     )
     house.until_status(task, "pending")
-    found = house.detail(task)
-    assert found["attempts"] == 0 and found["attempt_history"][0]["error_code"] == "limit_reached"
-    assert found["usage"]["input_tokens"] == 1200
+    detail = house.detail(task)
+    assert detail["attempts"] == 0 and detail["attempt_history"][0]["error_code"] == "limit_reached"
+    assert detail["usage"]["input_tokens"] == 1200
     (house.project.root / "again").touch()
     house.settings = Settings()
     house.until_status(task, "completed")
@@ -175,22 +175,22 @@ def test_no_more_tasks_are_claimed_than_can_start(swarm: Callable[..., House]) -
     waiting = [house.submit("true") for _ in range(4)]
     house.supervisor.step(house.now())
     house.supervisor.step(house.now())
-    assert [house.status(one) for one in waiting] == ["running", "running", "pending", "pending"] and len(held) == 2
+    assert [house.status(task) for task in waiting] == ["running", "running", "pending", "pending"] and len(held) == 2
     assert "All 2 workers that `supervisor.starts_at_once` allows are starting" in (house.supervisor.busy or "")
     held.pop(0)()
     house.supervisor.step(house.now())
-    assert [house.status(one) for one in waiting].count("pending") == 1, "the next is claimed as one has started"
+    assert [house.status(task) for task in waiting].count("pending") == 1, "the next is claimed as one has started"
     while held:
         held.pop()()
         house.supervisor.step(house.now())
 
-    def is_through(one: str) -> bool:
+    def is_through(task: str) -> bool:
         while held:
             held.pop()()
-        return house.status(one) == "completed"
+        return house.status(task) == "completed"
 
-    for one in waiting:
-        house.until(partial(is_through, one))
+    for task in waiting:
+        house.until(partial(is_through, task))
 
 
 @pytest.mark.req("FR-SWARM-004", "FR-QUEUE-006")
@@ -202,12 +202,12 @@ def test_workers_of_models_start_one_after_the_other_in_the_order_of_the_queue(s
     now = house.now()
     for seconds, started in ((0, 1), (0.04, 1), (0.06, 2), (0.08, 2), (0.12, 3)):
         house.supervisor.step(now + timedelta(seconds=seconds))
-        running = [one for one in waits if house.status(one) == "running"]
+        running = [task for task in waits if house.status(task) == "running"]
         assert running == waits[:started], f"after {seconds} s"
     while held:
         held.pop()()
-    for one in waits:
-        house.until_status(one, "completed")
+    for task in waits:
+        house.until_status(task, "completed")
 
 
 def test_why_no_worker_starts_is_said_without_agents_and_while_the_daemon_stops(swarm: Callable[..., House]) -> None:
@@ -236,8 +236,8 @@ HOLDS_120_MB = f"{shlex.quote(sys.executable)} -c {shlex.quote(EATER)}"
 def test_memory_holds_back_and_the_youngest_gives_way_and_runs_again(swarm: Callable[..., House]) -> None:
     house = swarm(limits={"memory_mb": 220}, supervisor={"stop_grace_s": 0.5})
     old, young = (house.submit(HOLDS_120_MB) for _ in range(2))
-    house.until(lambda: any(one["outcome"] == "interrupted" for one in house.detail(young)["attempt_history"]))
-    assert all(one["outcome"] is None for one in house.detail(old)["attempt_history"]), "the older one works on"
+    house.until(lambda: any(attempt["outcome"] == "interrupted" for attempt in house.detail(young)["attempt_history"]))
+    assert all(attempt["outcome"] is None for attempt in house.detail(old)["attempt_history"]), "the older one works on"
     last = house.submit("true")
     house.until(lambda: bool(house.supervisor.throttles) or house.supervisor.use.memory_mb < 176)
     (house.project.root / "go").touch()
@@ -259,7 +259,7 @@ def test_no_worker_starts_without_room_for_the_memory_that_those_before_it_used(
     (house.project.root / "go").unlink()
     *others, last = (house.submit(HOLDS_120_MB) for _ in range(3))
     house.supervisor.step(house.now())
-    states = [house.status(one) for one in (*others, last)]
+    states = [house.status(task) for task in (*others, last)]
     assert states == ["running", "running", "pending"], f"they start at once; {house.supervisor.throttles}"
     assert "`limits.memory_mb` leaves no room: its worker is expected to use 1" in (delay(house, last) or "")
     house.until(lambda: house.supervisor.use.memory_mb > 220)
@@ -278,11 +278,11 @@ def test_on_a_machine_without_memory_workers_run_one_by_one_and_tasks_say_why(
     tasks = [house.submit("until test -e $CORRAL_PROJECT/go; do sleep 0.05; done") for _ in range(3)]
     house.until(lambda: house.status(tasks[0]) == "running")
     house.supervisor.step(house.now())
-    assert [house.status(one) for one in tasks] == ["running", "pending", "pending"]
+    assert [house.status(task) for task in tasks] == ["running", "pending", "pending"]
     assert "The machine has 190 MiB of memory left" in (delay(house, tasks[1]) or "")
     (house.project.root / "go").touch()
-    for one in tasks:
-        house.until_status(one, "completed")
+    for task in tasks:
+        house.until_status(task, "completed")
 
 
 @pytest.mark.req("FR-SWARM-005", "FR-SWARM-004")
@@ -297,7 +297,9 @@ def test_the_swarm_is_shown_and_an_agent_that_is_killed_gives_its_task_back(
     task = house.submit("long", "test -e $CORRAL_PROJECT/again && exit 0; echo working; sleep 600")
     waits = house.submit("waits", "true")
     agent = eventually(
-        lambda: next((one for one in house.json("swarm", "status")["agents"] if one["progress"] == "working"), None)
+        lambda: next(
+            (agent for agent in house.json("swarm", "status")["agents"] if agent["progress"] == "working"), None
+        )
     )
     assert {name: agent[name] for name in ("kind", "task_id", "parent", "state", "tokens", "cost_usd")} == {
         "kind": "command", "task_id": task, "parent": None, "state": "running", "tokens": 0, "cost_usd": 0.0,
@@ -311,14 +313,17 @@ def test_the_swarm_is_shown_and_an_agent_that_is_killed_gives_its_task_back(
     assert house.json("task", "detail", waits)["delay"] == why
     assert house.json("swarm", "status")["throttled"] == [{"limit": "supervisor.max_agents", "reason": why}]
     house.run("pause")
-    assert [one["limit"] for one in house.json("swarm", "status")["throttled"]] == ["pause", "supervisor.max_agents"]
+    assert [throttle["limit"] for throttle in house.json("swarm", "status")["throttled"]] == [
+        "pause",
+        "supervisor.max_agents",
+    ]
     house.run("resume")
     (house.root / "again").touch()
     assert house.json("agent", "kill", agent["agent_id"])["task_id"] == task
     done = house.json("wait", task, waits, "--timeout", "60")
     assert [row["status"] for row in done["tasks"]] == ["completed", "completed"]
     attempts = house.json("task", "detail", task)["attempt_history"]
-    assert [one["error_code"] for one in attempts] == ["agent_killed", None]
+    assert [attempt["error_code"] for attempt in attempts] == ["agent_killed", None]
     assert house.run("agent", "kill", task, check=False).returncode == 3
 
 
@@ -333,5 +338,5 @@ def test_a_limit_that_keeps_nobody_waiting_is_not_shown(swarm: Callable[..., Hou
     house.until(lambda: bool(house.supervisor.throttles))
     assert "`limits.memory_mb` leaves no room" in (delay(house, waits) or "")
     (house.project.root / "go").touch()
-    for one in (runs, waits):
-        house.until_status(one, "completed")
+    for task in (runs, waits):
+        house.until_status(task, "completed")

@@ -64,8 +64,8 @@ def test_the_figures_of_each_kind_are_beside_the_agents_and_repeated_failures_ar
 
     def errors() -> list[dict[str, Any]]:
         text = (house.root / ".corral" / "logs" / "corral.log").read_text()
-        return [one for one in map(json.loads, text.splitlines()) if one["level"] == "ERROR"]
+        return [line for line in map(json.loads, text.splitlines()) if line["level"] == "ERROR"]
 
-    eventually(lambda: [one["event"] for one in errors()].count("task_dead") == 5)
-    (failing,) = eventually(lambda: [one for one in errors() if one["event"] == "agent_failing"])
+    eventually(lambda: [line["event"] for line in errors()].count("task_dead") == 5)
+    (failing,) = eventually(lambda: [line for line in errors() if line["event"] == "agent_failing"])
     assert "5 attempts by command failed in a row" in failing["message"] and "command_failed" in failing["message"]

@@ -33,22 +33,22 @@ def following(house: Coordinated, task: str, *more: str) -> Iterator[subprocess.
 
 def lines(follower: subprocess.Popen[str], until: Callable[[dict[str, Any]], bool]) -> list[dict[str, Any]]:
     """The lines that it prints, up to the first that fits."""
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     assert follower.stdout is not None
     for line in follower.stdout:
-        found.append(json.loads(line))
-        assert len(found) < 200, "it tells the same again and again"
-        if until(found[-1]):
-            return found
-    raise AssertionError(f"it ended before: {found}")
+        rows.append(json.loads(line))
+        assert len(rows) < 200, "it tells the same again and again"
+        if until(rows[-1]):
+            return rows
+    raise AssertionError(f"it ended before: {rows}")
 
 
-def story(found: list[dict[str, Any]]) -> list[str]:
+def story(events: list[dict[str, Any]]) -> list[str]:
     """The kinds of events, and the lines of output between them."""
-    told: list[str] = []
-    for one in found:
-        told += one["text"].splitlines() if one["kind"] == "output" else [one["kind"]]
-    return told
+    texts: list[str] = []
+    for event in events:
+        texts += event["text"].splitlines() if event["kind"] == "output" else [event["kind"]]
+    return texts
 
 
 @pytest.mark.req("FR-QUEUE-004")
@@ -70,15 +70,15 @@ def test_a_waiting_task_is_followed_through_its_retry_until_it_has_landed(
         go.touch()
         last = lines(follower, lambda line: line["kind"] == "ended")
         assert follower.wait(30) == 0
-    told = story([*first, *running, *last])
+    texts = story([*first, *running, *last])
     attempt = ["task.claimed", "task.assigned", "task.started"]
-    assert told == [
+    assert texts == [
         *("task.submitted", "task.unblocked", *attempt, "one", "task.retried"),
         *(*attempt, "two", "three", "task.completed", "merge.queued", "merge.landed", "ended"),
     ]  # fmt: skip
     assert last[-1]["task"]["outcome"] == "landed" and last[-1]["task"]["result"]["exit_code"] == 0
     with following(house, task, "--json") as again:
-        assert story(lines(again, lambda line: line["kind"] == "ended")) == told, "the same, of a task that has ended"
+        assert story(lines(again, lambda line: line["kind"] == "ended")) == texts, "the same, of a task that has ended"
 
 
 @pytest.mark.req("FR-QUEUE-004")
@@ -95,9 +95,9 @@ def test_following_goes_on_after_a_restart_of_the_daemon(
         go.touch()
         after = lines(follower, lambda line: line["kind"] == "ended")
         assert follower.wait(30) == 0
-    told = story([*before, *after])
-    assert told.count("begun") == told.count("over") == 1, "its worker outlived the daemon"
-    kinds = [kind for kind in told if kind.startswith("task.")]
+    texts = story([*before, *after])
+    assert texts.count("begun") == texts.count("over") == 1, "its worker outlived the daemon"
+    kinds = [kind for kind in texts if kind.startswith("task.")]
     recorded = [event["kind"] for event in house.json("task", "detail", task)["history"]]
     assert kinds == recorded, "each event once, in order"
     assert "task.interrupted" not in kinds
@@ -144,9 +144,9 @@ def test_detail_shows_what_was_submitted_what_was_used_and_what_came_of_it(
     house = coordinate(config=AGAIN)
     go = tmp_path / "go"
     script = f"echo half; until [ -e {go} ]; do sleep 0.05; done; python3 -c 'print(40 + 2)'"
-    given = ("--priority", "8", "--metadata", '{"ticket": 7}', "--input", '{"branch": "feat/x"}', "--timeout", "600",
+    options = ("--priority", "8", "--metadata", '{"ticket": 7}', "--input", '{"branch": "feat/x"}', "--timeout", "600",
              "--max-tokens", "5000")  # fmt: skip
-    task = house.submit("the answer", script, *given)
+    task = house.submit("the answer", script, *options)
     eventually(lambda: house.ask("GET", f"/tasks/{task}/detail")["progress"] == "half")
     house.run("state", "set", task, "plan", "[1, 2]")
     shown = house.run("task", "detail", task).stdout

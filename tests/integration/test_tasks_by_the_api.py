@@ -97,7 +97,9 @@ def test_the_doctor_looks_for_the_key_where_the_runner_is_used_and_never_prints_
     def told() -> list[tuple[str, str]]:
         done = house.run("doctor", "--json", check=False)
         assert KEY not in done.stdout + done.stderr
-        return [(one["status"], one["message"]) for one in json.loads(done.stdout) if one["check"] == "anthropic"]
+        return [
+            (check["status"], check["message"]) for check in json.loads(done.stdout) if check["check"] == "anthropic"
+        ]
 
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     assert told() == [], "nothing uses it"

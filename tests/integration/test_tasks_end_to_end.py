@@ -19,9 +19,9 @@ QUICK = "tasks: {max_retries: 1, retry_initial_s: 0}"
 
 
 def detail(house: Coordinated, task: str) -> dict[str, Any]:
-    found = house.ask("GET", f"/tasks/{task}/detail")
-    assert isinstance(found, dict)
-    return found
+    answer = house.ask("GET", f"/tasks/{task}/detail")
+    assert isinstance(answer, dict)
+    return answer
 
 
 def reached(house: Coordinated, task: str, status: str) -> dict[str, Any]:
@@ -51,10 +51,14 @@ def test_a_task_that_fails_is_tried_again_and_is_dead_in_the_end_and_can_be_retr
     dead = reached(house, task, "dead")
     assert dead["attempts"] == 2
     assert dead["error_code"] and dead["error_message"]
-    tried = [(one["number"], one["outcome"], one["error_code"], one["runner"]) for one in dead["attempt_history"]]
+    tried = [
+        (attempt["number"], attempt["outcome"], attempt["error_code"], attempt["runner"])
+        for attempt in dead["attempt_history"]
+    ]
     assert tried == [(1, "failed", "command_failed", "command"), (2, "failed", "command_failed", "command")]
     assert all(
-        one["host"] and one["branch"] and one["claimed_at"] <= one["ended_at"] for one in dead["attempt_history"]
+        attempt["host"] and attempt["branch"] and attempt["claimed_at"] <= attempt["ended_at"]
+        for attempt in dead["attempt_history"]
     )
     assert "attempt 2" in house.run("task", "detail", task).stdout
     assert dead["result"]["exit_code"] == 1
@@ -115,10 +119,10 @@ def test_a_batch_is_queued_whole_or_not_at_all(house: Coordinated, tmp_path: Pat
 
 @pytest.mark.req("D13")
 def test_the_same_key_again_is_the_same_task(shared_house: Coordinated) -> None:
-    one = shared_house.submit("once", "echo x >> x", "--idempotency-key", "k1")
-    assert shared_house.submit("once", "echo x >> x", "--idempotency-key", "k1") == one
-    shared_house.run("wait", one, "--timeout", "60")
-    assert shared_house.submit("once", "echo x >> x", "--idempotency-key", "k1") == one
+    task = shared_house.submit("once", "echo x >> x", "--idempotency-key", "k1")
+    assert shared_house.submit("once", "echo x >> x", "--idempotency-key", "k1") == task
+    shared_house.run("wait", task, "--timeout", "60")
+    assert shared_house.submit("once", "echo x >> x", "--idempotency-key", "k1") == task
     assert (shared_house.root / "x").read_text() == "x\n"
     assert [row["title"] for row in shared_house.json("task", "list")].count("once") == 1
 

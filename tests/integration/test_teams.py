@@ -70,8 +70,8 @@ def test_a_role_is_a_recipient_and_the_teams_capabilities_are_found(house: Coord
         inbox = await worker.call("fetch_inbox", project_key=str(house.root), agent_name="Boulder")
         messages = inbox if isinstance(inbox, list) else inbox.get("messages", inbox.get("result"))
         assert [message["subject"] for message in messages] == ["Begin"]
-        (found,) = (await boss.call("discover_agents", capability="python"))["agents"]
-        assert found["agent_id"] == "Boulder"
+        (builder,) = (await boss.call("discover_agents", capability="python"))["agents"]
+        assert builder["agent_id"] == "Boulder"
         asked = {"task_type": "build", "description": "Build it.", "agent_requirements": {"capabilities": ["Python"]}}
         task_id = (await boss.call("submit_work", **asked))["task_id"]
         assert (await boss.call("get_work"))["success"] is False
@@ -89,7 +89,7 @@ def test_mail_to_a_member_or_its_role_reaches_the_workers_that_do_its_tasks(hous
     def write(to: str, subject: str) -> list[str]:
         sent = house.json("message", "send", to, subject, "Now.")
         assert sent["bounced"] == []
-        return sorted(one["session_id"] for one in sent["recipients"])
+        return sorted(recipient["session_id"] for recipient in sent["recipients"])
 
     def begin(title: str, ends: str) -> dict[str, Any]:
         command = f"while ! [ -e {gate} ]; do sleep 0.05; done; {ends}"
@@ -97,8 +97,8 @@ def test_mail_to_a_member_or_its_role_reaches_the_workers_that_do_its_tasks(hous
             "task", "submit", "--title", title, "--agent", "boulder", "--command", command, "--retries", "0"
         )
         mine = submitted["task_id"]
-        found = eventually(lambda: [row for row in house.ask("GET", "/sessions") if row["task_id"] == mine])
-        return dict(found[0])
+        sessions = eventually(lambda: [row for row in house.ask("GET", "/sessions") if row["task_id"] == mine])
+        return dict(sessions[0])
 
     def hears(worker: dict[str, Any]) -> list[str]:
         answer = house.hook("PostToolBatch", worker["session_id"], Path(worker["worktree"]))
@@ -108,7 +108,7 @@ def test_mail_to_a_member_or_its_role_reaches_the_workers_that_do_its_tasks(hous
     well = begin("Well", "true")
     assert hears(well) == ["Before"] and well["names"] == ["Boulder"]
     ill = begin("Ill", "false")
-    both = sorted(one["session_id"] for one in (well, ill))
+    both = sorted(session["session_id"] for session in (well, ill))
     assert (write("boulder", "By name"), write("builder", "By role")) == (both, both)
     assert write(ill["agent_name"], "To itself") == [ill["session_id"]]
     assert house.json("session", "show", "Boulder")["session_id"] in both

@@ -30,8 +30,8 @@ def far(tmp_path: Path) -> Iterator[Collector]:
 def switch_on(house: Coordinated, far: Collector) -> None:
     """In the project's own file, which nobody has approved yet."""
     file = house.root / ".corral" / "config.yaml"
-    found = yaml.safe_load(file.read_text())
-    file.write_text(yaml.safe_dump({**found, "telemetry": {"otlp_endpoint": far.url, "otlp_timeout_s": 2}}))
+    settings = yaml.safe_load(file.read_text())
+    file.write_text(yaml.safe_dump({**settings, "telemetry": {"otlp_endpoint": far.url, "otlp_timeout_s": 2}}))
 
 
 def needs(house: Coordinated) -> list[dict[str, Any]]:
@@ -40,8 +40,8 @@ def needs(house: Coordinated) -> list[dict[str, Any]]:
 
 def trace(far: Collector, task_id: str) -> list[dict[str, Any]] | None:
     """The task's trace, once the task itself is told."""
-    found = far.trace(spans.trace_id(task_id))
-    return found if "task" in [span["name"] for span in found] else None
+    spans_of_task = far.trace(spans.trace_id(task_id))
+    return spans_of_task if "task" in [span["name"] for span in spans_of_task] else None
 
 
 def send(house: Coordinated, **how: Any) -> str:
@@ -58,8 +58,8 @@ def probe(house: Coordinated) -> str:
     return task_id
 
 
-def names(found: list[dict[str, Any]]) -> list[str]:
-    return [span["name"] for span in found]
+def names(spans: list[dict[str, Any]]) -> list[str]:
+    return [span["name"] for span in spans]
 
 
 def test_the_trace_of_a_task_from_its_submission_to_its_landing(
@@ -84,15 +84,17 @@ def test_the_trace_of_a_task_from_its_submission_to_its_landing(
     gate.touch()
     failed = house.submit("Fails", f"echo TOKEN={KEY}; exit 3")
     house.run("wait", landed, failed, "--timeout", "60", check=False)
-    told = eventually(lambda: trace(far, landed))
-    assert sorted(names(told)) == ["attempt", "landing", "task", "verification", "wait"]
-    by_name = {span["name"]: span for span in told}
+    spans_of_task = eventually(lambda: trace(far, landed))
+    assert sorted(names(spans_of_task)) == ["attempt", "landing", "task", "verification", "wait"]
+    by_name = {span["name"]: span for span in spans_of_task}
     task = by_name["task"]
     assert task["attributes"]["corral.task.title"] == "Add [redacted]" and task["status"] == 1
     assert task["attributes"]["corral.task.outcome"] == "landed" and task["parent_id"] == ""
-    assert {by_name[one]["parent_id"] for one in ("wait", "attempt", "landing")} == {task["span_id"]}
+    assert {by_name[name]["parent_id"] for name in ("wait", "attempt", "landing")} == {task["span_id"]}
     assert by_name["verification"]["parent_id"] == by_name["landing"]["span_id"]
-    assert all(int(task["start"]) <= int(one["start"]) <= int(one["end"]) <= int(task["end"]) for one in told)
+    assert all(
+        int(task["start"]) <= int(span["start"]) <= int(span["end"]) <= int(task["end"]) for span in spans_of_task
+    )
     assert by_name["attempt"]["attributes"]["corral.runner.name"] == "command"
     assert "task.started" in [event for event, _data in by_name["attempt"]["events"]]
     sha = git(house.root, "rev-parse", "main")
@@ -142,9 +144,9 @@ def test_a_collector_that_fails_hangs_dies_and_comes_back(
     # It hangs: nobody waits for it.
     far.answer("hang")
     ids.append(house.submit("while it hangs", "true"))
-    hanging = eventually(lambda: [one for one in far.requests() if one["mode"] == "hang"])
+    hanging = eventually(lambda: [request for request in far.requests() if request["mode"] == "hang"])
     house.ask("GET", "/health")
-    asked = [one for one in far.requests() if one["mode"] == "hang"]
+    asked = [request for request in far.requests() if request["mode"] == "hang"]
     assert asked == hanging, "the daemon answers while the collector hangs: it has not tried again yet"
 
     # It is killed, and a person is told; then the daemon is killed too.
@@ -174,9 +176,9 @@ def test_a_collector_that_fails_hangs_dies_and_comes_back(
     eventually(lambda: house.daemon_pid() is None)
     monkeypatch.delenv("CORRAL_CRASH_AT")
     house.ask("GET", "/health")
-    told = eventually(lambda: trace(far, last))
+    spans_of_task = eventually(lambda: trace(far, last))
     eventually(lambda: len(far.spans()) > len({span["span_id"] for span in far.spans()}))
-    assert {"attempt", "task", "wait"} == set(names(told))
+    assert {"attempt", "task", "wait"} == set(names(spans_of_task))
     repeated = far.spans()[before:]
     assert len({json.dumps(span, sort_keys=True) for span in repeated}) == len({span["span_id"] for span in repeated})
 

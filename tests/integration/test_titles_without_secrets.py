@@ -18,9 +18,9 @@ KEY = "sk-ant-api03-0123456789abcdefghijklmnopqrstuvwxyz-AA"
 @pytest.mark.req("NFR-SEC-001", "NFR-SEC-002")
 def test_a_key_in_a_title_is_in_no_face_and_nowhere_in_what_is_stored(coordinate: Callable[..., Coordinated]) -> None:
     house = coordinate(config="tasks: {max_retries: 0}\nlanding: {approve: always}\n", verify=("true",))
-    given = ("--idempotency-key", "once")
-    failed = house.submit(f"Deploy with {KEY}", "exit 3", *given)
-    assert house.submit(f"Deploy with {KEY}", "exit 3", *given) == failed, "the same submission stays the same"
+    options = ("--idempotency-key", "once")
+    failed = house.submit(f"Deploy with {KEY}", "exit 3", *options)
+    assert house.submit(f"Deploy with {KEY}", "exit 3", *options) == failed, "the same submission stays the same"
     held = house.submit(f"Rotate {KEY}", "echo x > rotated")
     runs = house.submit(f"Use {KEY}", "while sleep 1; do echo busy; done")
     commit_on(house.root, "by-hand", {"by-hand": "x\n"}, "work of a person")
@@ -33,7 +33,7 @@ def test_a_key_in_a_title_is_in_no_face_and_nowhere_in_what_is_stored(coordinate
         eventually(partial(is_now, task, outcome))
     eventually(lambda: house.ask("GET", f"/merges/{branch}")["state"] == "held")
 
-    faces = {"notices": "".join(f"{one}" for one in house.ask("GET", "/alerts"))}
+    faces = {"notices": "".join(f"{alert}" for alert in house.ask("GET", "/alerts"))}
     for words in (
         ("status",), ("status", "--json"), ("task", "list"), ("task", "list", "--json"), ("merge", "list"),
         ("merge", "list", "--json"),

@@ -144,8 +144,8 @@ def test_urgent_mail_holds_a_subagent_once(house: Coordinated) -> None:
 def test_a_call_that_its_person_may_still_refuse_brings_no_mail(house: Coordinated) -> None:
     _, ben = arrive(house, "ann", "ben")
     send(house, ben, "One")
-    for tool, given in (("Edit", {"file_path": str(house.root / "a.txt")}), ("Bash", {"command": "true"})):
-        assert house.hook("PreToolUse", "ben", tool_name=tool, tool_input=given, tool_use_id=tool) == {}
+    for tool, tool_input in (("Edit", {"file_path": str(house.root / "a.txt")}), ("Bash", {"command": "true"})):
+        assert house.hook("PreToolUse", "ben", tool_name=tool, tool_input=tool_input, tool_use_id=tool) == {}
     assert "| One" in told(house.hook("PostToolBatch", "ben"))
 
 

@@ -47,8 +47,8 @@ def test_debug_shows_what_was_asked_and_answered_without_any_secret(idle: Coordi
     assert f'corral:   <   "task_id": "{task["task_id"]}",' in done.stderr.splitlines()
     assert "[redacted]" in done.stderr
     shown = idle.run("task", "detail", task["task_id"], "--debug", SOME_TOKEN=OF_ENVIRONMENT)
-    for said in (done.stderr, shown.stderr):
-        assert not any(word in said for word in (SECRET, OF_ENVIRONMENT, "open sesame"))
+    for errors in (done.stderr, shown.stderr):
+        assert not any(word in errors for word in (SECRET, OF_ENVIRONMENT, "open sesame"))
     hostile = idle.json("task", "submit", "--title", "\x1b[31mred", "--command", "true")["task_id"]
     assert "\x1b" not in idle.run("task", "detail", hostile, "--debug").stderr
 
@@ -63,8 +63,10 @@ def test_a_stack_is_shown_to_those_who_ask(idle: Coordinated, capsys: pytest.Cap
         return len(None)  # type: ignore[arg-type]
 
     assert guarded(breaks, as_json=False, debug=lambda: False) == 1
-    said = capsys.readouterr().err
-    assert said.startswith("error: Unexpected error: TypeError: ") and "--debug" in said and "Traceback" not in said
+    errors = capsys.readouterr().err
+    assert (
+        errors.startswith("error: Unexpected error: TypeError: ") and "--debug" in errors and "Traceback" not in errors
+    )
     assert guarded(breaks, as_json=False, debug=lambda: True) == 1
     assert "in breaks\n" in capsys.readouterr().err
 

@@ -35,11 +35,11 @@ class Client:
     def hook(self, event: str, **payload: Any) -> Json:
         return self.house.hook(event, self.name, self.cwd, **payload)
 
-    def use(self, tool: str, *, ends: bool = True, failed: bool = False, **given: str) -> str:
+    def use(self, tool: str, *, ends: bool = True, failed: bool = False, **tool_input: str) -> str:
         """Write a tool call down, as the client does; returns its id."""
         self._uses += 1
         use = f"{self.name}-{self._uses}"
-        self._write("assistant", {"type": "tool_use", "id": use, "name": tool, "input": given})
+        self._write("assistant", {"type": "tool_use", "id": use, "name": tool, "input": tool_input})
         if ends:
             self.ends(use, failed=failed)
         return use

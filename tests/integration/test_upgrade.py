@@ -55,8 +55,8 @@ def version_of(house: Coordinated) -> str:
 
 def wait_for(house: Coordinated, version: str) -> None:
     """Wait for a daemon of this version without asking: whoever asks in between starts one of the version of the commands."""
-    told = house.root / ".corral" / "run" / "daemon.json"
-    eventually(lambda: told.exists() and f'"version": "{version}"' in told.read_text())
+    record = house.root / ".corral" / "run" / "daemon.json"
+    eventually(lambda: record.exists() and f'"version": "{version}"' in record.read_text())
 
 
 def test_an_idle_daemon_is_replaced_by_the_version_that_was_installed(

@@ -21,9 +21,9 @@ NEEDS_VERSION = "python3 -c 'import sys; sys.path.insert(0, \"src\"); import app
 
 
 def _verification(house: Coordinated) -> dict[str, Any]:
-    found = [check for check in house.json("doctor", "--verify", check=False) if check["check"] == "verification"]
-    assert len(found) == 1
-    return dict(found[0])
+    checks = [check for check in house.json("doctor", "--verify", check=False) if check["check"] == "verification"]
+    assert len(checks) == 1
+    return dict(checks[0])
 
 
 def _nothing_left(house: Coordinated) -> None:
@@ -45,8 +45,8 @@ def test_an_ignored_file_that_a_fresh_worktree_lacks_is_named_and_the_remedy_men
         assert "With these files it passes: add the files that git ignores to .worktreeinclude, and commit it" in shown
         (command,) = (line.split(": ", 2)[2] for line in shown.splitlines() if "With these files" in line)
         assert command.startswith(r"printf '%s\n' 'src/app/_version.py' >> .worktreeinclude && git add ")
-        told = _verification(house)
-        assert told["status"] == "error" and command in told["remedy"] and "other.secret" not in told["remedy"]
+        check = _verification(house)
+        assert check["status"] == "error" and command in check["remedy"] and "other.secret" not in check["remedy"]
         _nothing_left(house)
         subprocess.run(
             ["/bin/sh", "-c", command], cwd=house.root, env={**os.environ, **GIT_ENV}, check=True
@@ -67,8 +67,8 @@ def test_a_verification_that_passes_or_fails_by_itself_is_told_apart_from_one_th
     eventually(lambda: "local.ini" in _verification(house)["remedy"])
     assert "commit the uncommitted files: git add -- 'local.ini'" in _verification(house)["remedy"]
     (house.root / "local.ini").unlink()
-    told = _verification(house)
-    assert "exit code 1" in told["message"] and "Correct landing.verify" in told["remedy"]
+    check = _verification(house)
+    assert "exit code 1" in check["message"] and "Correct landing.verify" in check["remedy"]
     _nothing_left(house)
 
 

@@ -395,10 +395,10 @@ def test_copied_dependencies_are_told_wherever_the_receipt_is_shown(
     assert f"dependencies: it runs with {note}" in doctor and "worktrees.setup: [recipe]" in doctor
     task = house.carry_out("one", 'echo one > one.txt; echo \'{"name": "one"}\' > package.json')
     merge = house.json("task", "detail", task)["merge"]
-    told = f"{note}, whose package.json differs"
-    assert merge["receipt"]["note"] == told
+    expected = f"{note}, whose package.json differs"
+    assert merge["receipt"]["note"] == expected
     (taken,) = merge["receipt"]["inputs"]["dependencies"]
     assert (taken["path"], taken["from"]) == ("node_modules", "copied from the checkout")
     for command in (("task", "detail", task), ("merge", "detail", merge["merge_id"])):
-        assert f"({told})" in house.run(*command).stdout
-    eventually(lambda: any(told in file.read_text() for file in (root / ".corral/state").rglob("*.md")))
+        assert f"({expected})" in house.run(*command).stdout
+    eventually(lambda: any(expected in file.read_text() for file in (root / ".corral/state").rglob("*.md")))

@@ -35,9 +35,9 @@ def verify(world: World, name: str) -> str:
 
 
 def row(world: World) -> WorktreeRow:
-    found = world.db.read(lambda conn: worktree_rows.live_by_name(conn, "verify:1"))
-    assert found is not None
-    return found
+    worktree = world.db.read(lambda conn: worktree_rows.live_by_name(conn, "verify:1"))
+    assert worktree is not None
+    return worktree
 
 
 def notes(world: World) -> list[str]:
@@ -105,10 +105,10 @@ def test_one_at_a_former_place_is_removed_and_the_next_run_takes_the_new_one(wor
 def test_two_projects_with_one_root_verify_apart(world: World, make_repo: Callable[..., Path], tmp_path: Path) -> None:
     other = World(make_repo("other"), landing=world.landing)
     try:
-        for one, project_id in ((world, "first-project"), (other, "second-project")):
-            one.places = replace(one.places, project_id=project_id, configured=lambda: str(tmp_path / "shared"))
-            one.queue = one.new_queue()
-            assert one.merge(verify(one, "one"))["state"] == "landed"
+        for place, project_id in ((world, "first-project"), (other, "second-project")):
+            place.places = replace(place.places, project_id=project_id, configured=lambda: str(tmp_path / "shared"))
+            place.queue = place.new_queue()
+            assert place.merge(verify(place, "one"))["state"] == "landed"
         assert world.verification_worktree.path != other.verification_worktree.path
         assert (
             world.verification_worktree.path.parents[1]

@@ -14,9 +14,9 @@ from tests.support.coordinated import Coordinated, eventually
 
 
 def view(house: Coordinated) -> dict[str, Any]:
-    found = house.ask("GET", "/status")
-    assert isinstance(found, dict)
-    return found
+    answer = house.ask("GET", "/status")
+    assert isinstance(answer, dict)
+    return answer
 
 
 @pytest.mark.req("FR-MONITOR-002")
@@ -42,7 +42,7 @@ def test_a_running_task_is_shown_with_its_agent_and_age_and_what_is_used_beside_
 ) -> None:
     house = coordinate(config="supervisor: {max_agents: 3}\nlimits: {memory_mb: 900, cost_usd_per_day: 7.5}\n")
     task_id = house.submit("a long one", "sleep 60")
-    (row,) = eventually(lambda: [one for one in view(house)["at_work"] if one["state"] == "running"])
+    (row,) = eventually(lambda: [task for task in view(house)["at_work"] if task["state"] == "running"])
     assert (row["task_id"], row["title"], row["kind"], row["attempt"]) == (task_id, "a long one", "command", 1)
     assert row["agent"] and row["age_s"] >= 0 and row["number"] == 1
     used = view(house)["resources"]
@@ -64,12 +64,12 @@ def test_the_queue_is_shown_in_its_order_with_the_reason_of_each_wait(house: Coo
     house.run("pause")
     for branch in ("first", "second"):
         house.run("merge", "submit", branch)
-    found = view(house)
-    assert [(row["branch"], row["position"], row["state"]) for row in found["queue"]] == [
+    status = view(house)
+    assert [(row["branch"], row["position"], row["state"]) for row in status["queue"]] == [
         ("first", 1, "queued"),
         ("second", 2, "queued"),
     ]
-    assert all("All work is paused" in row["waits_for"] for row in found["queue"])
+    assert all("All work is paused" in row["waits_for"] for row in status["queue"])
     shown = house.run("status").stdout
     assert "queue     2" in shown and "1. first -> main  queued: All work is paused" in shown
     (house.root / "src" / "a.py").write_text("a = 3\n")

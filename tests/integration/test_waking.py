@@ -137,9 +137,9 @@ def test_one_waits_beside_a_client_however_often_its_session_stops_without_a_dae
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize("said", [b"HTTP/1.1 404 No\r\n\r\n" + b'{"error":{}}', b"HTTP/1.1 200 OK\r\n\r\n{"])
-def test_an_answer_that_it_does_not_understand_wakes_nobody(repo: Path, wait: Wait, said: bytes) -> None:
-    with listening(coordinate(repo), lambda *_: said):
+@pytest.mark.parametrize("reply", [b"HTTP/1.1 404 No\r\n\r\n" + b'{"error":{}}', b"HTTP/1.1 200 OK\r\n\r\n{"])
+def test_an_answer_that_it_does_not_understand_wakes_nobody(repo: Path, wait: Wait, reply: bytes) -> None:
+    with listening(coordinate(repo), lambda *_: reply):
         assert wait(repo).wait(20) == 0
 
 
@@ -218,8 +218,8 @@ def test_mail_wakes_a_session_that_rests_and_is_told_once(house: Coordinated, wa
     send(house, "ann", "To herself")
     both = [waiting, wait(house.root)]
     # Of two the one that came last stays; which of these processes is quicker is the machine's business.
-    eventually(lambda: any(one.poll() is not None for one in both))
-    both.sort(key=lambda one: one.poll() is None)
+    eventually(lambda: any(waiter.poll() is not None for waiter in both))
+    both.sort(key=lambda waiter: waiter.poll() is None)
     assert end(both[0]) == (0, "")
     send(house, ben, "Now", "high")
     code, text = end(both[1])

@@ -54,8 +54,8 @@ def test_only_who_opened_a_fresh_link_is_let_in_and_only_as_a_browser_of_these_p
     person = Visitor(stranger.port)
     entered = person.come_in(first.strip())
     assert (entered.status, entered.headers["location"]) == (303, "/")
-    said = entered.headers["set-cookie"]
-    assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= {part.strip() for part in said.split(";")}
+    cookie = entered.headers["set-cookie"]
+    assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= {part.strip() for part in cookie.split(";")}
     assert stranger.come_in(first.strip()).status == 403  # once
     assert stranger.get("/enter?key=" + "x" * 43).status == 403
     assert person.get("/api/v1/status").status == 404

@@ -73,16 +73,16 @@ def window(chromium: Any) -> Iterator[Callable[..., Window]]:
         return made[-1]
 
     yield opened
-    for one in made:
-        one.context.close()
+    for window in made:
+        window.context.close()
 
 
 def _violations(page: Any) -> list[str]:
     """What axe finds wrong with a page: rule, and the elements."""
     from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
 
-    found = Axe().run(page).response["violations"]
-    return [f"{rule['id']}: {[node['html'][:160] for node in rule['nodes'][:3]]}" for rule in found]
+    violations = Axe().run(page).response["violations"]
+    return [f"{rule['id']}: {[node['html'][:160] for node in rule['nodes'][:3]]}" for rule in violations]
 
 
 @pytest.mark.req("FR-MONITOR-002")
@@ -160,7 +160,7 @@ def test_a_person_sees_what_needs_them_as_it_happens_and_settles_it_in_the_page(
     plain = window(java_script_enabled=False, storage_state=person.context.storage_state())
     plain.page.goto(base)
     assert "Nothing waits for you" in plain.page.inner_text("#needs")
-    assert [one.complaints for one in (stranger, person, narrow, plain)] == [[], [], [], []]
+    assert [window.complaints for window in (stranger, person, narrow, plain)] == [[], [], [], []]
 
 
 @pytest.mark.req("FR-MONITOR-002")
@@ -168,8 +168,8 @@ def test_a_page_says_when_the_daemon_is_gone_goes_on_when_it_is_back_and_says_wh
     coordinate: Callable[..., Coordinated], window: Callable[..., Window]
 ) -> None:
     house = coordinate()
-    one = window()
-    page = one.page
+    browser_window = window()
+    page = browser_window.page
     page.goto(link(house))
     trouble, pulse = page.locator("#trouble"), page.locator("#pulse")
     sync_api.expect(pulse).to_contain_text("live")
@@ -179,13 +179,13 @@ def test_a_page_says_when_the_daemon_is_gone_goes_on_when_it_is_back_and_says_wh
     sync_api.expect(trouble).to_be_hidden(timeout=WAIT_MS)
     sync_api.expect(page.locator("#work")).to_contain_text("While it was away", timeout=WAIT_MS)
 
-    other = one.context.new_page()
+    other = browser_window.context.new_page()
     other.goto(page.url)
     other.get_by_role("button", name="End this browser's session").click()
     eventually(lambda: "corral web" in other.inner_text("main"))
     house.submit("One more", "true")
     sync_api.expect(trouble).to_contain_text("corral web", timeout=WAIT_MS)
-    assert one.complaints == []
+    assert browser_window.complaints == []
 
 
 @pytest.fixture
@@ -202,8 +202,8 @@ def test_what_needs_a_person_is_settled_with_the_keys_of_the_terminal_screen(
 ) -> None:
     ids = add_needs(shop)
     held = shop.ask("GET", f"/merges/{ids['held']}")["merge_id"]
-    one = window()
-    page, keyboard = one.page, one.page.keyboard
+    browser_window = window()
+    page, keyboard = browser_window.page, browser_window.page.keyboard
     page.goto(link(shop))
     home = page.url
     sync_api.expect(page.locator("#pulse")).to_contain_text("live")
@@ -284,7 +284,7 @@ def test_what_needs_a_person_is_settled_with_the_keys_of_the_terminal_screen(
     shop.ask("POST", f"/merges/{_current_task(page)}/dismiss")
     sync_api.expect(page.locator("#needs .card")).to_have_count(1)
     assert not _takes(page, "r")
-    assert one.complaints == []
+    assert browser_window.complaints == []
 
 
 def _takes(page: Any, key: str, *with_keys: str) -> bool:

@@ -46,7 +46,7 @@ def _is_inert(text: str) -> None:
             assert (attributes.get(name) or "/").startswith(("/", "#")), attributes
     scripts = [attrs for tag, attrs in _Read(text).tags if tag == "script"]
     own = [{"type": "module", "src": f"/static/{name}.mjs"} for name in ("live", "keys")]
-    assert all(one in own for one in scripts), scripts
+    assert all(script in own for script in scripts), scripts
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e\u2066-\u2069]", text)
 
 
@@ -56,8 +56,9 @@ def _pages(house: Coordinated) -> list[str]:
     sessions = [row["session_id"] for row in house.ask("GET", "/sessions")]
     return [
         "/", "/tasks", "/tasks?show=failed", "/queue", "/sessions", "/sessions?show=all", "/timeline", "/timeline?span=7d",
-        *(f"/tasks/{one}" for one in tasks), *(f"/tasks/{one}/diff" for one in tasks), *(f"/merges/{one}" for one in requests),
-        *(f"/merges/{one}/diff" for one in requests), *(f"/sessions/{one}" for one in sessions), f"/tasks/{tasks[0]}/dismiss",
+        *(f"/tasks/{task}" for task in tasks), *(f"/tasks/{task}/diff" for task in tasks),
+        *(f"/merges/{request}" for request in requests), *(f"/merges/{request}/diff" for request in requests),
+        *(f"/sessions/{session}" for session in sessions), f"/tasks/{tasks[0]}/dismiss",
     ]  # fmt: skip
 
 
@@ -118,16 +119,16 @@ def test_everything_is_shown_what_is_hostile_is_text_and_a_person_settles_what_n
     assert person.post(f"/tasks/{dead}/dismiss", token=asked.token, confirmed="yes").status == 303
     assert house.ask("GET", f"/tasks/{dead}/detail")["outcome"] == "dismissed"
     assert person.post(f"/tasks/{dead}/retry", token=asked.token).status == 303
-    lock = next(one for one in house.ask("GET", "/locks") if one["file_path"] == "src/a.py")
+    lock = next(lock for lock in house.ask("GET", "/locks") if lock["file_path"] == "src/a.py")
     assert "src/a.py" in person.get(f"/locks/{lock['lock_id']}/release").text
     assert person.post(f"/locks/{lock['lock_id']}/release", token=asked.token, confirmed="yes").status == 303
-    assert not [one for one in house.ask("GET", "/locks") if one["file_path"] == "src/a.py"]
+    assert not [lock for lock in house.ask("GET", "/locks") if lock["file_path"] == "src/a.py"]
     gone = person.post(f"/locks/{lock['lock_id']}/release", token=asked.token, confirmed="yes")
     assert (gone.status, "no such lock" in gone.text) == (404, True)
     letter: dict[str, Any] = {"token": asked.token, "body": "Please stop.", "subject": "", "key": "k1"}
     assert person.post(f"/sessions/{name}/message", **letter).status == 303
     assert person.post(f"/sessions/{name}/message", **letter).status == 303  # sent twice by an impatient finger
-    assert [one["body"] for one in house.json("message", "inbox", "--agent", name)].count("Please stop.") == 1
+    assert [message["body"] for message in house.json("message", "inbox", "--agent", name)].count("Please stop.") == 1
     assert person.post(f"/sessions/{name}/message", token=asked.token, body=" ").status == 422
     later = house.submit("Later", "true", "--wait-for", house.submit("Long", "sleep 600"))
     assert person.post(f"/tasks/{later}/reprioritize", token=asked.token, priority="9").status == 303
@@ -178,9 +179,9 @@ def test_changes_and_logs_come_as_a_stream_whose_number_is_bounded_and_a_huge_lo
 
     page = person.get(f"/tasks/{task}").text
     assert "begun" in page
-    found = re.search(r'data-stream="([^"]+)"', page)
-    assert found
-    stream = _stream(person, found.group(1).replace("&amp;", "&"))
+    attribute = re.search(r'data-stream="([^"]+)"', page)
+    assert attribute
+    stream = _stream(person, attribute.group(1).replace("&amp;", "&"))
     go.touch()
     assert json.loads(_until(stream, "more").rpartition("data: ")[2])["text"] == "<b>more</b>\n"
     later = house.submit("Another one", "true", "--wait-for", task)
@@ -190,13 +191,13 @@ def test_changes_and_logs_come_as_a_stream_whose_number_is_bounded_and_a_huge_lo
     stream.close()
 
     open_streams = [_stream(person, "/live?after=0") for _ in range(MOST_STREAMS)]
-    for one in open_streams:
-        _until(one, "event: change")
+    for connection in open_streams:
+        _until(connection, "event: change")
     full = person.get("/live?after=0")
     assert (full.status, "live already" in full.text) == (503, True)
     assert person.get("/").status == 200  # only the liveness is refused
-    for one in open_streams:
-        one.close()
+    for connection in open_streams:
+        connection.close()
     eventually(lambda: person.get("/live?probe=1").status == 204)
 
     house.run("task", "cancel", task)  # a running worker that writes as much is ended, and its log cut
@@ -218,8 +219,8 @@ def test_the_web_view_is_packaged_and_its_script_is_small_and_its_own() -> None:
 
     folder = Path(corral.__file__).with_name("faces") / "web"
     scripts = [*folder.rglob("*.mjs")]
-    assert {one.name for one in scripts} == {"live.mjs", "keys.mjs"}
-    for script in (one.read_text() for one in scripts):
+    assert {script.name for script in scripts} == {"live.mjs", "keys.mjs"}
+    for script in (file.read_text() for file in scripts):
         assert script.count("\n") <= 200
         assert "import " not in script
         assert "setInterval" not in script
@@ -263,9 +264,9 @@ def test_what_is_open_stands_in_the_order_in_which_it_starts_over_all_pages(
 
     def titles(path: str) -> list[str]:
         text = person.get(path).text
-        found = re.findall(r"<bdi>((?:Plain \d+|Urgent|Whenever))</bdi></a>", text)
+        names = re.findall(r"<bdi>((?:Plain \d+|Urgent|Whenever))</bdi></a>", text)
         following = re.search(r'<a class="button" href="([^"]+)">(Further|Older) tasks', text)
-        return found + (titles(html.unescape(following.group(1))) if following else [])
+        return names + (titles(html.unescape(following.group(1))) if following else [])
 
     plain = [f"Plain {n}" for n in range(205)]
     assert titles("/tasks?show=open") == ["Urgent", *plain, "Whenever"]
@@ -277,7 +278,7 @@ def test_a_red_verification_is_explained_once(house: Coordinated) -> None:
     commit_all(house.root, "verify", ".corral/config.yaml")
     task = house.submit("Red", "echo x > x.txt")
     merge = eventually(
-        lambda: (found := house.ask("GET", f"/tasks/{task}/detail")["merge"]) and found["state"] == "held" and found
+        lambda: (merge := house.ask("GET", f"/tasks/{task}/detail")["merge"]) and merge["state"] == "held" and merge
     )["merge_id"]
     person = visitor(house)
     for path in (f"/tasks/{task}", f"/merges/{merge}"):

@@ -49,10 +49,10 @@ class Person:
 
     def need(self, kind: str) -> dict[str, Any]:
         """The one thing of this kind that `corral status` says needs somebody."""
-        found: list[dict[str, Any]] = eventually(
+        needs: list[dict[str, Any]] = eventually(
             lambda: [need for need in self.house.json("status")["needs_you"] if need["kind"] == kind]
         )
-        (need,) = found
+        (need,) = needs
         return need
 
 
@@ -68,16 +68,16 @@ Waiting = Callable[[], tuple["subprocess.Popen[str]", Path]]
 def waiting(house: Coordinated, tmp_path: Path) -> Iterator[Waiting]:
     """Start `corral wait --all`, which has no end of its own while something is held; and the file of its standard error."""
     started: list[subprocess.Popen[str]] = []
-    said = tmp_path / "said"
+    output = tmp_path / "said"
 
     def start() -> tuple[subprocess.Popen[str], Path]:
         argv = [str(corral_command(tmp_path / "bin")), "wait", "--all"]
-        with said.open("w") as errors:
+        with output.open("w") as errors:
             process = subprocess.Popen(
                 argv, cwd=house.root, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True
             )
         started.append(process)
-        return process, said
+        return process, output
 
     yield start
     for process in started:
@@ -92,10 +92,10 @@ def test_a_wait_for_a_person_says_what_for_and_the_commands_that_end_it_and_ends
     (house.root / "a new file").write_text("new\n")
     merge = house.json("merge", "submit", "side")["merge_id"]
     person.need("held_merge")
-    process, said = waiting()
+    process, output = waiting()
 
     def told() -> list[str]:
-        lines = said.read_text().splitlines()
+        lines = output.read_text().splitlines()
         return next((lines[at:] for at, line in enumerate(lines[:-1]) if "overlap with the changes" in line), [])
 
     first, remedy, *_rest = eventually(told)
@@ -207,9 +207,9 @@ def test_a_red_target_leads_to_the_ignored_file_that_its_verification_lacks(
     assert need["remedy"] in house.run("wait", task, "--timeout", "0", check=False).stdout
     doctor = need["remedy"].partition("corral doctor")[1] + " --verify"
     assert doctor in need["remedy"]
-    said = person.type(doctor)
-    assert "With these files it passes" in said and "build" not in said.partition("With these files")[2]
-    person.type(next(line for line in said.splitlines() if "printf" in line).partition("commit it: ")[2])
+    output = person.type(doctor)
+    assert "With these files it passes" in output and "build" not in output.partition("With these files")[2]
+    person.type(next(line for line in output.splitlines() if "printf" in line).partition("commit it: ")[2])
     again = need["remedy"].partition("Then: ")[2].partition(". ")[0]
     person.type(again)
     assert house.run("wait", task, "--timeout", "60").returncode == 0
@@ -382,6 +382,6 @@ def test_what_failed_with_a_merge_waits_again_as_soon_as_that_is_tried_again(
     is_right.touch()
     merge = house.json("task", "detail", parent)["merge"]["merge_id"]
     house.run(again, "retry", merge if again == "merge" else parent)
-    assert [house.json("task", "detail", one)["status"] for one in (child, last)] == ["waiting", "waiting"]
+    assert [house.json("task", "detail", task)["status"] for task in (child, last)] == ["waiting", "waiting"]
     go.touch()
     assert house.run("wait", child, last, "--timeout", "60").returncode == 0

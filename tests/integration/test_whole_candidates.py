@@ -108,9 +108,9 @@ def test_files_that_look_changed_once_they_are_checked_out_stop_nobody(make_repo
     commit(root, {".gitattributes": RETURNS[".gitattributes"]})  # the file is stored as it is
     world = World(root, landing=Landing(verify=["sh check.sh"], reruns=0))
     try:
-        one = submit_blobs(world, "one", {"one": "x\n"})
-        world.until(one, "landed")
-        assert "git calls w.txt changed as soon as it has written" in world.log(one)
+        merge_id = submit_blobs(world, "one", {"one": "x\n"})
+        world.until(merge_id, "landed")
+        assert "git calls w.txt changed as soon as it has written" in world.log(merge_id)
         touched = submit_blobs(world, "touched", {"check.sh": "cp w.txt mine && mv mine w.txt\n"})
         world.until(touched, "landed")
         changed = submit_blobs(world, "changed", {"check.sh": "echo more >> w.txt\n"})
@@ -145,8 +145,8 @@ def test_a_filter_like_lfs_works_and_one_without_its_program_is_named(
         git(world.root, "config", f"filter.large.{kind}", f"{program} {kind}")
     git(world.root, "config", "filter.large.required", "true")
     (store / ("1" * 40)).write_text("large\n")
-    one = submit_blobs(world, "one", {".gitattributes": "*.bin filter=large\n", "a.bin": f"{'1' * 40}\n"})
-    assert world.until(one, "landed", "failed")["state"] == "landed"
+    lacking = submit_blobs(world, "one", {".gitattributes": "*.bin filter=large\n", "a.bin": f"{'1' * 40}\n"})
+    assert world.until(lacking, "landed", "failed")["state"] == "landed"
     away = program.rename(tmp_path / "away")
     shutil.rmtree(place(world))
     merge_id = submit_blobs(world, "two", {"two": "x\n"})

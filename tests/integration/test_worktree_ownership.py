@@ -38,12 +38,12 @@ def house(repo: Path) -> Iterator[Open]:
     yield from houses(repo)
 
 
-def create(one: House, name: str = "mine") -> Path:
-    return Path(one.worktrees.create(name, session_id=None, base=None)["path"])
+def create(house: House, name: str = "mine") -> Path:
+    return Path(house.worktrees.create(name, session_id=None, base=None)["path"])
 
 
-def row_of(one: House, name: str = "mine") -> WorktreeRow:
-    row = one.db.read(lambda conn: worktree_rows.live_by_name(conn, name))
+def row_of(house: House, name: str = "mine") -> WorktreeRow:
+    row = house.db.read(lambda conn: worktree_rows.live_by_name(conn, name))
     assert row is not None
     return row
 
@@ -51,7 +51,7 @@ def row_of(one: House, name: str = "mine") -> WorktreeRow:
 def test_a_folder_that_a_failing_git_took_away_is_made_and_recorded_again(
     house: Open, repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, failed = house(), tmp_path / "failed"
+    home, failed = house(), tmp_path / "failed"
     # Its inode stays in use, so that the folder which is made next has another one.
     fail = f"touch {failed}; mv {worktrees_of(repo)}/mine {tmp_path}/taken"
     with monkeypatch.context() as patched:
@@ -60,24 +60,24 @@ def test_a_folder_that_a_failing_git_took_away_is_made_and_recorded_again(
             patched,
             f'case " $* " in *" worktree add "*) test -e {failed} || {{ {fail}; exit 128; }};; esac; exec "$REAL" "$@"',
         )
-        place = create(one)
-    assert failed.exists() and row_of(one)["folder_id"] == folder_id(place)
-    assert one.worktrees.remove("mine")["removed"] and not place.exists()
+        place = create(home)
+    assert failed.exists() and row_of(home)["folder_id"] == folder_id(place)
+    assert home.worktrees.remove("mine")["removed"] and not place.exists()
 
 
 @pytest.mark.req("X5")
 @EACH
 def test_removing_does_not_touch_what_stands_in_its_place(house: Open, repo: Path, take: Take) -> None:
-    one = house()
-    place = create(one)
+    home = house()
+    place = create(home)
     kept = take(repo, place)
     before = state(kept), git(repo, "for-each-ref")
-    answer = one.worktrees.remove("mine")
+    answer = home.worktrees.remove("mine")
     assert not answer["removed"] and answer["state"] == "ready"
     why, what_to_do = answer["note"].splitlines()
     assert str(place) in why and ("mv " in what_to_do or "git worktree repair" in what_to_do)
-    assert one.worktrees.give_back(place).stays == answer["note"]
-    assert place not in one.worktrees.own_folders(WorktreeState.READY)
+    assert home.worktrees.give_back(place).stays == answer["note"]
+    assert place not in home.worktrees.own_folders(WorktreeState.READY)
     assert (state(kept), git(repo, "for-each-ref")) == before
 
 
@@ -86,19 +86,19 @@ def test_removing_does_not_touch_what_stands_in_its_place(house: Open, repo: Pat
 def test_a_task_whose_worktree_was_replaced_fails_and_lands_nothing(
     house: Open, repo: Path, tmp_path: Path, take: Take
 ) -> None:
-    one = house(tasks={"max_retries": 0})
+    home = house(tasks={"max_retries": 0})
     gate = tmp_path / "gate"
-    task = one.submit(f"touch ready; while ! test -e {gate}; do sleep 0.02; done; cd /")
-    one.until(lambda: any(worktrees_of(repo).glob("*/ready")))
+    task = home.submit(f"touch ready; while ! test -e {gate}; do sleep 0.02; done; cd /")
+    home.until(lambda: any(worktrees_of(repo).glob("*/ready")))
     (place,) = worktrees_in(repo)
     kept = take(repo, place)
     before = state(kept), git(repo, "for-each-ref")
     gate.touch()
-    detail = one.until_status(task, "dead", "failed")
+    detail = home.until_status(task, "dead", "failed")
     assert detail["error_code"] == "path_replaced" and str(place) in detail["error_message"]
     assert detail["merge"] is None
-    one.settle()
-    assert row_of(one, place.name)["state"] == "reclaiming" and str(place) in (row_of(one, place.name)["note"] or "")
+    home.settle()
+    assert row_of(home, place.name)["state"] == "reclaiming" and str(place) in (row_of(home, place.name)["note"] or "")
     assert (state(kept), git(repo, "for-each-ref")) == before
 
 
@@ -119,84 +119,84 @@ def test_a_restart_does_not_touch_it_either(house: Open, repo: Path, take: Take)
 
 
 def test_what_was_moved_away_frees_the_name_and_what_came_back_is_used_again(house: Open, repo: Path) -> None:
-    one = house()
-    place = create(one)
+    home = house()
+    place = create(home)
     kept = taken_places.link(repo, place)
     before = state(kept)
-    assert not one.worktrees.remove("mine")["removed"]
+    assert not home.worktrees.remove("mine")["removed"]
     place.unlink()
     (repo.parent / "moved-away").rename(place)
-    assert ownership.check_ready(one.worktree_context, row_of(one)) and row_of(one)["note"] is None
-    assert one.worktrees.remove("mine")["removed"] and not place.exists()
-    assert create(one) == place and state(kept) == before
+    assert ownership.check_ready(home.worktree_context, row_of(home)) and row_of(home)["note"] is None
+    assert home.worktrees.remove("mine")["removed"] and not place.exists()
+    assert create(home) == place and state(kept) == before
 
 
 def test_a_users_worktree_that_was_moved_on_by_hand_keeps_its_entry(house: Open, repo: Path) -> None:
-    one = house()
-    place = create(one)
+    home = house()
+    place = create(home)
     taken_places.moved_worktree(repo, place)
     place.rename(repo.parent / "mine-again")
-    assert one.worktrees.remove("mine")["removed"]
+    assert home.worktrees.remove("mine")["removed"]
     git(repo, "worktree", "repair", str(repo.parent / "mine-again"))
     assert git(repo.parent / "mine-again", "symbolic-ref", "HEAD") == "refs/heads/users-branch"
 
 
 def test_a_row_without_a_record_needs_its_branch_and_then_is_recorded(house: Open, repo: Path) -> None:
-    one = house()
-    place = create(one)
+    home = house()
+    place = create(home)
     forget = update(worktree_table).values(folder_id=None)
-    one.db.write(lambda conn: conn.execute(forget))
+    home.db.write(lambda conn: conn.execute(forget))
     git(place, "switch", "-q", "-c", "elsewhere")
     with pytest.raises(PathReplaced):
-        ownership.prove(one.worktree_context, row_of(one))
+        ownership.prove(home.worktree_context, row_of(home))
     git(place, "switch", "-q", "corral/mine")
-    ownership.prove(one.worktree_context, row_of(one))
-    assert row_of(one)["folder_id"] == folder_id(place)
+    ownership.prove(home.worktree_context, row_of(home))
+    assert row_of(home)["folder_id"] == folder_id(place)
 
 
 def test_a_worker_may_switch_branches_in_its_own_worktree(house: Open, repo: Path) -> None:
-    one = house()
-    place = create(one)
+    home = house()
+    place = create(home)
     git(place, "switch", "-q", "-c", "elsewhere")
     (place / "more.txt").write_text("x\n")
-    gone = one.worktrees.remove("mine")
+    gone = home.worktrees.remove("mine")
     assert gone["removed"] and git(repo, "show", f"{gone['salvage_ref']}:more.txt") == "x"
 
 
 def test_a_device_that_was_mounted_anew_is_no_other_folder(house: Open) -> None:
-    one = house()
-    place = create(one)
+    home = house()
+    place = create(home)
     inode = str(place.stat().st_ino)
-    own = worktree_identity.OwnWorktree(place, one.project.root, f"4711:{inode}", "corral/mine")
-    worktree_identity.prove(one.worktree_context.repo, own)
-    other = worktree_identity.OwnWorktree(place, one.project.root, f"{place.stat().st_dev}:4711", "corral/mine")
+    own = worktree_identity.OwnWorktree(place, home.project.root, f"4711:{inode}", "corral/mine")
+    worktree_identity.prove(home.worktree_context.repo, own)
+    other = worktree_identity.OwnWorktree(place, home.project.root, f"{place.stat().st_dev}:4711", "corral/mine")
     with pytest.raises(PathReplaced):
-        worktree_identity.prove(one.worktree_context.repo, other)
+        worktree_identity.prove(home.worktree_context.repo, other)
 
 
 @pytest.mark.req("X18")
 @pytest.mark.parametrize("linked", [".corral/logs", ".corral/logs/worktrees"])
 def test_nothing_is_written_through_a_link(house: Open, repo: Path, tmp_path: Path, linked: str) -> None:
-    one = house(worktrees={"setup": ["true"]})
+    home = house(worktrees={"setup": ["true"]})
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (repo / linked).parent.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(repo / linked, ignore_errors=True)
     (repo / linked).symlink_to(elsewhere)
     with pytest.raises(FolderLinked, match=linked) as refused:
-        create(one)
+        create(home)
     assert "mkdir" in refused.value.remedy
-    assert list(elsewhere.iterdir()) == [] and one.worktrees.listing() == []
+    assert list(elsewhere.iterdir()) == [] and home.worktrees.listing() == []
 
 
 def test_a_root_that_a_person_named_may_be_reached_through_a_link(house: Open, tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
     (tmp_path / "named").symlink_to(tmp_path / "disk")
-    one = house(worktrees={"root": str(tmp_path / "named" / "wt")})
-    place = create(one)
+    home = house(worktrees={"root": str(tmp_path / "named" / "wt")})
+    place = create(home)
     assert (tmp_path / "disk" / "wt" / "mine" / "README.md").exists()
     (place / "loose.txt").write_text("x\n")
-    assert one.worktrees.remove("mine")["removed"] and not place.exists()
+    assert home.worktrees.remove("mine")["removed"] and not place.exists()
 
 
 def test_two_projects_with_one_root_keep_out_of_each_others_folders(
@@ -224,9 +224,9 @@ def test_two_projects_with_one_root_keep_out_of_each_others_folders(
 def test_no_worktree_is_called_as_the_folder_where_merges_are_verified(
     house: Open, written: Callable[[str], str]
 ) -> None:
-    one = house()
+    home = house()
     with pytest.raises(InvalidInput, match="cannot be the name of a worktree"):
-        create(one, written(one.worktree_context.places.verification))
+        create(home, written(home.worktree_context.places.verification))
 
 
 def test_residue_is_not_followed_out_of_the_worktree(repo: Path, tmp_path: Path) -> None:

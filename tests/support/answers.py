@@ -12,10 +12,10 @@ from pydantic import TypeAdapter
 def closed(schema: Any) -> Any:
     """The schema without room for a field that it does not name."""
     if isinstance(schema, list):
-        return [closed(one) for one in schema]
+        return [closed(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
-    made = {key: closed(one) for key, one in schema.items()}
+    made = {key: closed(part) for key, part in schema.items()}
     if isinstance(made.get("properties"), dict):
         made.setdefault("additionalProperties", False)
     return made

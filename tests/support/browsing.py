@@ -21,9 +21,9 @@ class Answer:
     @property
     def token(self) -> str:
         """The token of the page's forms."""
-        found = re.search(r'name="token" value="([0-9a-f]{64})"', self.text)
-        assert found, self.text[:500]
-        return found.group(1)
+        match = re.search(r'name="token" value="([0-9a-f]{64})"', self.text)
+        assert match, self.text[:500]
+        return match.group(1)
 
 
 @dataclass
@@ -49,11 +49,11 @@ class Visitor:
         if body is not None:
             connection.putheader("Content-Length", str(len(body)))
         connection.endheaders(body)
-        found = connection.getresponse()
+        response = connection.getresponse()
         answer = Answer(
-            found.status,
-            found.read().decode(errors="replace"),
-            {name.lower(): value for name, value in found.getheaders()},
+            response.status,
+            response.read().decode(errors="replace"),
+            {name.lower(): value for name, value in response.getheaders()},
         )
         connection.close()
         return answer
@@ -82,7 +82,7 @@ def link(house: Coordinated) -> str:
 
 def visitor(house: Coordinated) -> Visitor:
     """A browser that has come in."""
-    found = link(house)
-    made = Visitor(urlsplit(found).port or 0)
-    assert made.come_in(found).status == 303
+    address = link(house)
+    made = Visitor(urlsplit(address).port or 0)
+    assert made.come_in(address).status == 303
     return made

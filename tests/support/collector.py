@@ -66,11 +66,15 @@ class Collector:
 
     def spans(self) -> list[dict[str, Any]]:
         """The spans that were acknowledged, in their order; each as often as it was."""
-        return [span for one in self.requests() if one["mode"] in ("200", "reject") for span in one["spans"]]
+        return [
+            span for request in self.requests() if request["mode"] in ("200", "reject") for span in request["spans"]
+        ]
 
     def trace(self, trace_id: str) -> list[dict[str, Any]]:
         """The acknowledged spans of a trace in the order of their begin."""
-        return sorted((one for one in self.spans() if one["trace_id"] == trace_id), key=lambda one: int(one["start"]))
+        return sorted(
+            (span for span in self.spans() if span["trace_id"] == trace_id), key=lambda span: int(span["start"])
+        )
 
 
 @contextmanager
@@ -86,7 +90,7 @@ def collector(folder: Path) -> Iterator[Collector]:
 
 
 def _values(attributes: Any) -> dict[str, Any]:
-    return {one.key: getattr(one.value, one.value.WhichOneof("value")) for one in attributes}
+    return {attribute.key: getattr(attribute.value, attribute.value.WhichOneof("value")) for attribute in attributes}
 
 
 def _decoded(body: bytes) -> dict[str, Any]:

@@ -116,8 +116,8 @@ def _through(address: Callable[[], str], started_with: dict[str, str]) -> Any:
     class Popen(_popen):  # type: ignore[type-arg]
         """What is not an instance of it is not initialised by it."""
 
-        def __new__(cls, argv: Any, *given: Any, **how: Any) -> Any:
-            if not given and is_same(argv, how):
+        def __new__(cls, argv: Any, *more: Any, **how: Any) -> Any:
+            if not more and is_same(argv, how):
                 return Forked(address(), argv, **how)
             return super().__new__(cls)
 
@@ -150,21 +150,21 @@ class Forked:
         self._readers: dict[str, _Reader] = {}
         self._link = socket.socket(socket.AF_UNIX)
         with contextlib.ExitStack() as stack:
-            given: list[int] = []
+            descriptors: list[int] = []
             for number, (name, where) in enumerate((("stdin", stdin), ("stdout", stdout), ("stderr", stderr))):
                 if where == subprocess.PIPE:
                     reading, writing = os.pipe()
                     theirs, ours = (writing, reading) if number else (reading, writing)
                     stack.callback(os.close, theirs)
                     setattr(self, name, _opened(ours, "rb" if number else "wb", bufsize, text))
-                    given.append(theirs)
+                    descriptors.append(theirs)
                 elif where == subprocess.STDOUT:
-                    given.append(given[1])
+                    descriptors.append(descriptors[1])
                 elif where == subprocess.DEVNULL or (where is None and not number):
-                    given.append(os.open(os.devnull, os.O_RDWR))
-                    stack.callback(os.close, given[-1])
+                    descriptors.append(os.open(os.devnull, os.O_RDWR))
+                    stack.callback(os.close, descriptors[-1])
                 else:
-                    given.append(number if where is None else where if isinstance(where, int) else where.fileno())
+                    descriptors.append(number if where is None else where if isinstance(where, int) else where.fileno())
             umask = os.umask(0o077)
             os.umask(umask)
             asked = {
@@ -173,7 +173,7 @@ class Forked:
             }  # fmt: skip
             self._link.connect(address)
             data = json.dumps(asked).encode()
-            socket.send_fds(self._link, [len(data).to_bytes(_HEAD, "big")], given)
+            socket.send_fds(self._link, [len(data).to_bytes(_HEAD, "big")], descriptors)
             self._link.sendall(data)
             self.pid = int.from_bytes(_exactly(self._link, _HEAD), "big")
 
@@ -212,8 +212,8 @@ class Forked:
             if reader.is_alive():
                 raise subprocess.TimeoutExpired(self.args, timeout or 0.0)
         self.wait(None if until is None else max(0.0, until - time.monotonic()))
-        said = [self._readers[name].said if name in self._readers else None for name in ("stdout", "stderr")]
-        return said[0], said[1]
+        outputs = [self._readers[name].said if name in self._readers else None for name in ("stdout", "stderr")]
+        return outputs[0], outputs[1]
 
     def send_signal(self, number: int) -> None:
         """Send it a signal, unless it is over."""

@@ -75,8 +75,8 @@ class TestKeychain:
     def entries(self) -> dict[str, str]:
         """What it keeps."""
         file = self._folder / "entries.json"
-        found: dict[str, str] = json.loads(file.read_text()) if file.exists() else {}
-        return found
+        stored: dict[str, str] = json.loads(file.read_text()) if file.exists() else {}
+        return stored
 
     @property
     def folder(self) -> Path:

@@ -18,5 +18,5 @@ def acquire(conn: Connection, keys: Sequence[LockKey], holder: Holder, now: date
     """Reserve the keys, or raise what says who is in the way of which."""
     taken, refused = table.acquire_each(conn, LockRequest(keys, **terms), holder, now, whole=True)
     if refused:
-        raise table.held([row for found in refused.values() for row in found])
+        raise table.held([row for conflict in refused.values() for row in conflict])
     return taken

@@ -34,7 +34,7 @@ def take(window: Window, name: str) -> None:
 
 def svg(screen: str, title: str) -> str:
     """Text with escape sequences for colours as a terminal shows it."""
-    screen = FOLDER_OF_TEST.sub(lambda found: "~/shop".ljust(len(found[0])), screen.translate(DRAWN))
+    screen = FOLDER_OF_TEST.sub(lambda match: "~/shop".ljust(len(match[0])), screen.translate(DRAWN))
     lines = [Text.from_ansi(line) for line in screen.rstrip("\n").splitlines()]
     width = max(line.cell_len for line in lines)
     console = Console(record=True, width=width, file=io.StringIO(), color_system="truecolor", force_terminal=True)

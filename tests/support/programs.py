@@ -46,10 +46,10 @@ def is_on(name: str, path: str) -> bool:
 
 def program(name: str) -> str:
     """The same; skips the test where it is not installed."""
-    found = find(name)
-    if found is None:
+    path = find(name)
+    if path is None:
         pytest.skip(_missing([name]))
-    return found
+    return path
 
 
 def _missing(names: list[str]) -> str:
@@ -77,8 +77,8 @@ class PlainSystem:
         self._top = top
         self._plain = self._folder("bin")
         for name in f"{PRODUCTS} {PLAIN}".split():
-            if found := find(name):
-                self._link(self._plain, name, found)
+            if path := find(name):
+                self._link(self._plain, name, path)
         # As an environment is made: the interpreter beside which this file is has no packages but its own library.
         interpreter = Path(getattr(sys, "_base_executable", None) or sys.executable)
         self._link(self._plain, "python3", interpreter)

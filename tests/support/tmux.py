@@ -44,7 +44,9 @@ class Window:
     def sees(self, *wanted: str) -> str:
         """Wait until it shows all of these, a line that is broken at the edge taken as one; what it shows."""
         try:
-            return str(eventually(lambda: (text := self.screen("-J")) and all(one in text for one in wanted) and text))
+            return str(
+                eventually(lambda: (text := self.screen("-J")) and all(words in text for words in wanted) and text)
+            )
         except AssertionError as error:
             raise AssertionError(f"{wanted} did not come true:\n{self.screen()}") from error
 

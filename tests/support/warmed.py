@@ -30,7 +30,7 @@ def _compile() -> None:
     """Compile the schema and the prepared statements: what they lack to be run as well, they notice afterwards."""
     engine = create_engine("sqlite://")
     with engine.connect() as connection:
-        for prepared in [one for one in gc.get_objects() if isinstance(one, Prepared)]:
+        for prepared in [candidate for candidate in gc.get_objects() if isinstance(candidate, Prepared)]:
             with contextlib.suppress(Exception):
                 prepared.all(connection, {})
         migrate.definitions(dialect_of(connection))

@@ -16,14 +16,14 @@ def test_no_test_reaches_into_private_parts() -> None:
         r"(?<![\w.\"'])(?!self\b|cls\b|os\b|sys\b|pytest\b)[a-z]\w*(?:\.\w+)*\._(?!asdict|replace|exit)[a-z]\w*"
     )
     here = Path(__file__)
-    found = [
+    places = [
         f"{file.relative_to(here.parents[1])}:{number}: {line.strip()}"
         for file in sorted(here.parents[1].rglob("*.py"))
         if file != here
         for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1)
         if inside.search(re.sub(r"\"[^\"]*\"|'[^']*'", "", line))
     ]
-    assert not found
+    assert not places
 
 
 def test_a_test_kills_at_every_named_point() -> None:

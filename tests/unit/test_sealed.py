@@ -56,7 +56,7 @@ def test_what_a_fresh_machine_may_lack_fails_a_test_that_does_not_say_so(tmp_pat
         (programs / name).chmod(0o755)
     (tmp_path / "test_it.py").write_text(SUITE)
     argv = ["-p", "pytest_timeout", "-p", "tests.conftest", "-p", "no:cacheprovider", "-v", f"--rootdir={ROOT}"]
-    said = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-m", "pytest", *argv, f"-c{ROOT / 'pyproject.toml'}", "test_it.py"],
         cwd=tmp_path,
         env={
@@ -71,9 +71,9 @@ def test_what_a_fresh_machine_may_lack_fails_a_test_that_does_not_say_so(tmp_pat
         timeout=120,
     ).stdout
     for command in ("reef", "jq --version", "python3 -m pytest --version"):
-        assert f"::test_undeclared[{command}] FAILED" in said, said
-    assert "::test_declared PASSED" in said, said
-    assert "::test_missing SKIPPED (not installed: no-such-program)" in said, said
+        assert f"::test_undeclared[{command}] FAILED" in output, output
+    assert "::test_declared PASSED" in output, output
+    assert "::test_missing SKIPPED (not installed: no-such-program)" in output, output
 
 
 def test_git_a_shell_and_a_python_without_packages_are_there_for_every_test(tmp_path: Path) -> None:
@@ -94,11 +94,12 @@ def test_what_one_test_requires_is_no_other_tests(sealed: Path) -> None:
 def test_no_test_goes_round_the_seal() -> None:
     """Neither by a question to the whole PATH of the machine, nor by a PATH of its own."""
     around = re.compile(r"shutil\.which|os\.defpath|/usr/bin:|:/bin\b")
-    found = [
+    places = [
         f"{file.relative_to(ROOT)}:{number}: {line.strip()}"
         for file in sorted((ROOT / "tests").rglob("*.py"))
-        if file != HERE and file not in (ROOT / "tests" / f"{one}.py" for one in ("support/programs", "run", "release"))
+        if file != HERE
+        and file not in (ROOT / "tests" / f"{name}.py" for name in ("support/programs", "run", "release"))
         for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1)
         if around.search(line)
     ]
-    assert not found, "tests/support/programs.py says how a test names a program"
+    assert not places, "tests/support/programs.py says how a test names a program"

@@ -104,16 +104,16 @@ def words(command: str) -> list[str]:
 
 def _folders(cwd: Path, command: str) -> Iterable[Path]:
     """The folder of a command, and those that its words lead to."""
-    found = {cwd: None} if cwd.is_absolute() else {}
+    folders = {cwd: None} if cwd.is_absolute() else {}
     for word in dict.fromkeys(words(command)):
         with contextlib.suppress(ValueError, OSError, RuntimeError):  # a NUL byte, too long a name, the home of nobody
             named = cwd / Path(word).expanduser()
             is_folder = named.is_dir()
             if (is_folder or "/" in word) and named.is_absolute():
-                found[Path(os.path.realpath(named if is_folder else named.parent))] = None
-        if len(found) >= MOST_FOLDERS:
+                folders[Path(os.path.realpath(named if is_folder else named.parent))] = None
+        if len(folders) >= MOST_FOLDERS:
             break
-    return found
+    return folders
 
 
 def _denies(answer: str) -> bool:

@@ -133,10 +133,10 @@ def test_each_kind_of_conflict_is_named_for_its_path(repo: Path, case: str) -> N
     forked(repo, *steps(repo))
     built = build(repo)
     assert isinstance(built, Conflicted), built
-    found = {conflict.path: conflict.kind for conflict in built.paths}
+    kinds = {conflict.path: conflict.kind for conflict in built.paths}
     # Where two kinds of thing claim one name git moves one side away, to a name with the commit in it.
-    found = {path.partition("~")[0]: kind for path, kind in found.items()}
-    assert found == expected
+    kinds = {path.partition("~")[0]: kind for path, kind in kinds.items()}
+    assert kinds == expected
     assert "CONFLICT" in built.text or case in ("binary", "submodule"), built.text
 
 

@@ -66,12 +66,12 @@ def test_a_checkout_shows_staged_unstaged_and_new_files_and_nothing_of_it_is_wri
     (repo / "src" / "b.py").unlink()
     checkout, there = open_checkout(repo), objects(repo)
     index, status = (repo / ".git" / "index").read_bytes(), git(repo, "status", "--porcelain")
-    found = diffs.to_checkout(checkout, before, most=10_000)
-    assert found.files == [
+    difference = diffs.to_checkout(checkout, before, most=10_000)
+    assert difference.files == [
         FileChange("README.md", 1, 1), FileChange("new [1].txt", 1, 0),
         FileChange("src/a.py", 1, 1), FileChange("src/b.py", 0, 1),
     ]  # fmt: skip
-    assert found.patch is not None and "+staged" in found.patch and "+new" in found.patch
+    assert difference.patch is not None and "+staged" in difference.patch and "+new" in difference.patch
     assert {file[-38:] for file in objects(repo) - there} <= {EMPTY[2:]} and (
         repo / ".git" / "index"
     ).read_bytes() == index

@@ -143,8 +143,8 @@ def test_the_doctor_names_what_it_finds(repo: Path, tmp_path: Path) -> None:
     git(repo, "stash")
     (repo / ".git/index.lock").touch()
     git(repo, "config", "core.bare", "true")
-    found = [problem.code for problem in doctor.problems(me, later)]
-    assert sorted(found) == sorted(
+    codes = [problem.code for problem in doctor.problems(me, later)]
+    assert sorted(codes) == sorted(
         [
             "stale-lock",
             "stale-lock",

@@ -74,13 +74,13 @@ def test_nothing_is_made_where_refs_hold_all_of_it(repo: Path) -> None:
 
 
 def test_two_snapshots_of_one_instant_are_both_kept(repo: Path) -> None:
-    me, found = open_checkout(repo), set()
+    me, refs = open_checkout(repo), set()
     for text in ("1", "2", "2"):
         (repo / "new").write_text(text)
         saved = salvage.snapshot(me, "w1", AT, reason="x")
         assert saved
-        found.add(saved.ref)
-    assert len(found) == 2
+        refs.add(saved.ref)
+    assert len(refs) == 2
     (repo / "new").write_text("3")
     assert salvage.snapshot(me, "w2", AT + timedelta(seconds=1), reason="y")
     assert [s.name for s in salvage.listing(me)] == ["w1", "w1", "w2"]

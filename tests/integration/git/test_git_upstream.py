@@ -151,6 +151,6 @@ def test_a_remote_that_never_answers_is_not_waited_for(repo: Path, me: Git, monk
     "text", ["https://me:pw@h/x", "https://onlyatoken@h/x", "http://h/x?token=abc'", "ssh://u:pw@h/x"]
 )
 def test_addresses_are_told_without_secrets(text: str) -> None:
-    told = upstream.redacted(f"unable to access '{text}'")
-    assert "[redacted]" in told and not any(secret in told for secret in ("pw", "onlyatoken", "abc"))
+    message = upstream.redacted(f"unable to access '{text}'")
+    assert "[redacted]" in message and not any(secret in message for secret in ("pw", "onlyatoken", "abc"))
     assert upstream.redacted("ssh://git@h/x and git@h:x") == "ssh://git@h/x and git@h:x"

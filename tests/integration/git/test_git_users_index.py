@@ -33,8 +33,8 @@ def land(repo: Path, sha: str) -> Landed | Moved | InTheWay:
 
 def left(repo: Path) -> list[str]:
     """Locks, and what a landing has in a git directory as long as it lasts."""
-    found = [*(repo / ".git").glob("corral.landing*"), *(repo / ".git").rglob("*.lock")]
-    return sorted(path.name for path in found)
+    files = [*(repo / ".git").glob("corral.landing*"), *(repo / ".git").rglob("*.lock")]
+    return sorted(path.name for path in files)
 
 
 @pytest.mark.req("G5")

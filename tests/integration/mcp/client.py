@@ -44,10 +44,10 @@ class Agent:
         result = await self.session.call_tool(tool, arguments)
         text = "".join(getattr(part, "text", "") for part in result.content)
         try:
-            said = json.loads(text) if text else None
+            answer = json.loads(text) if text else None
         except ValueError:
-            said = text
-        return {"mcp_error": said} if result.is_error else said
+            answer = text
+        return {"mcp_error": answer} if result.is_error else answer
 
     async def read(self, uri: str) -> Any:
         """Read a resource; returns its JSON."""

@@ -27,7 +27,7 @@ async def _recite(call: Call, root: Path) -> None:
 
     def filled(value: Any) -> Any:
         if isinstance(value, list):
-            return [filled(one) for one in value]
+            return [filled(part) for part in value]
         return known.get(value, value) if isinstance(value, str) else value
 
     for step in json.loads(STORED.read_text()):
@@ -52,7 +52,7 @@ async def _rely(agent: Agent, root: Path) -> dict[str, Any]:
 
     def filled(value: Any) -> Any:
         if isinstance(value, list):
-            return [filled(one) for one in value]
+            return [filled(part) for part in value]
         return known.get(value, value) if isinstance(value, str) else value
 
     for step in STEPS:
@@ -72,21 +72,21 @@ async def _rely(agent: Agent, root: Path) -> dict[str, Any]:
 
 
 def test_the_table_has_every_parameter_and_says_which_tools_are_not_here() -> None:
-    given: dict[str, set[str]] = {}
+    arguments: dict[str, set[str]] = {}
     for step in STEPS:
-        given.setdefault(step.tool, set()).update(step.arguments)
+        arguments.setdefault(step.tool, set()).update(step.arguments)
     assert {tool: {*names.split()} for tool, names in PARAMETERS.items()} == {
-        tool: names for tool, names in given.items() if not tool.startswith("resource://")
+        tool: names for tool, names in arguments.items() if not tool.startswith("resource://")
     }
     ours = {"help", "discover_agents", "check_file_reservation_conflicts"}
     assert {*MAIL} == {*PARAMETERS, *ours} and not {*NOT_HERE.split()} & {*TOOLS}
 
 
 def test_a_stored_conversation_of_an_agent_mail_client_plays_over_the_bridge(house: Coordinated) -> None:
-    async def scene(one: Agent) -> None:
-        await _recite(one.call, house.root)
-        told = await _rely(one, house.root)
-        assert (told["$ann"], told["$ben"]) == (None, None), "the process proves who calls"
+    async def scene(agent: Agent) -> None:
+        await _recite(agent.call, house.root)
+        values = await _rely(agent, house.root)
+        assert (values["$ann"], values["$ben"]) == (None, None), "the process proves who calls"
 
     play(house, scene, profile="mail")
 
@@ -102,8 +102,8 @@ def test_a_stored_conversation_of_an_agent_mail_client_plays_over_plain_http(
         async with AsyncExitStack() as stack:
             agent = await over_http(stack, house, "/api/")
             await _recite(agent.call, house.root)
-            told = await _rely(agent, house.root)
-            assert len({told["$ann"], told["$ben"], None}) == 3, "each has a token of its own"
+            values = await _rely(agent, house.root)
+            assert len({values["$ann"], values["$ben"], None}) == 3, "each has a token of its own"
             spoken = await agent.call("send_message", sender_name="Nobody", to=["Sisyphus"], subject="s", body_md="x")
             assert spoken["mcp_error"]["error"]["type"] == "NOT_FOUND"
             house.hook("SessionStart", "claude-1")

@@ -22,13 +22,13 @@ async def completions(agent: Agent, many: int) -> dict[str, dict[str, Any]]:
     until = time.monotonic() + 45
     while True:
         inbox = await agent.call("fetch_inbox", include_bodies=True, limit=100)
-        found = {
-            told[1]: row
+        messages = {
+            match[1]: row
             for row in inbox
-            if "Task complete" in row["subject"] and (told := re.match(r"Task ID: (\S+)\n", row["body_md"]))
+            if "Task complete" in row["subject"] and (match := re.match(r"Task ID: (\S+)\n", row["body_md"]))
         }
-        if len(found) >= many:
-            return found
+        if len(messages) >= many:
+            return messages
         assert time.monotonic() < until, inbox
         await asyncio.sleep(0.1)
 
@@ -59,15 +59,15 @@ def test_the_chief_reads_task_commit_files_and_duration_of_each_piece_in_the_thr
             assert (await coder.call("complete_work", task_id=task_id, success=True))["success"]
             made[task_id] = (git(tree, "rev-parse", "HEAD"), [f"{branch}/a.py", f"{branch}/b.py"])
         worked = await submit("By a worker", command="echo x > new.txt")
-        told = await completions(chief, 3)
+        messages = await completions(chief, 3)
         house.run("wait", worked, "--timeout", "60")
         made[worked] = (
             git(root, "log", "--no-merges", "--format=%H", f"--grep=Corral-Task: {worked}", "main"),
             ["new.txt"],
         )
-        assert set(told) == set(made)
+        assert set(messages) == set(made)
         for task_id, (head, files) in made.items():
-            message, task = told[task_id], house.json("task", "detail", task_id)
+            message, task = messages[task_id], house.json("task", "detail", task_id)
             assert (message["from"], message["importance"], message["thread_id"]) == ("Corral", "normal", BATCH)
             lasted = parse(task["completed_at"]) - parse(task["started_at"])
             facts, _, duration = message["body_md"].rpartition("\nDuration (s): ")

@@ -35,11 +35,11 @@ def test_a_client_is_a_session_of_its_own_for_as_long_as_it_is_connected(house: 
 
 
 def test_a_connection_survives_a_restart_of_the_daemon(house: Coordinated) -> None:
-    async def scene(one: Agent) -> None:
-        assert (await one.call("acquire_lock", file_path="src/a.py"))["success"]
+    async def scene(agent: Agent) -> None:
+        assert (await agent.call("acquire_lock", file_path="src/a.py"))["success"]
         house.kill_daemon()
         eventually(lambda: house.daemon_pid() is None)
-        assert (await one.call("acquire_lock", file_path="src/b.py"))["success"]
+        assert (await agent.call("acquire_lock", file_path="src/b.py"))["success"]
         held = {row["file_path"]: row["session_id"] for row in house.json("lock", "list")}
         assert set(held) == {"src/a.py", "src/b.py"} and len(set(held.values())) == 1
 
@@ -76,18 +76,18 @@ def test_a_call_that_waits_is_over_when_its_connection_is(house: Coordinated) ->
 
 
 def test_bad_input_is_answered_and_the_connection_goes_on(house: Coordinated) -> None:
-    async def scene(one: Agent) -> None:
-        assert (await one.call("acquire_lock", file_path="../x"))["error"] == "invalid_input"
-        assert (await one.call("acquire_lock", nonsense=1))["error"] == "invalid_input"
-        assert "mcp_error" in await one.call("no_such_tool")
-        assert await one.call("check_locks") == []
+    async def scene(agent: Agent) -> None:
+        assert (await agent.call("acquire_lock", file_path="../x"))["error"] == "invalid_input"
+        assert (await agent.call("acquire_lock", nonsense=1))["error"] == "invalid_input"
+        assert "mcp_error" in await agent.call("no_such_tool")
+        assert await agent.call("check_locks") == []
 
     play(house, scene)
 
 
 @pytest.mark.executed  # a forked daemon has imported what one that is started may be without
 def test_a_daemon_that_was_started_as_users_start_it_answers_mcp(house: Coordinated) -> None:
-    async def scene(one: Agent) -> None:
-        assert (await one.call("acquire_lock", file_path="src/a.py"))["success"]
+    async def scene(agent: Agent) -> None:
+        assert (await agent.call("acquire_lock", file_path="src/a.py"))["success"]
 
     play(house, scene)

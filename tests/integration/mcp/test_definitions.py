@@ -36,8 +36,8 @@ def test_the_instructions_are_short() -> None:
 
 @pytest.mark.req("MCP-1")
 def test_the_core_profile_costs_little(house: Coordinated) -> None:
-    async def scene(one: Agent) -> None:
-        tools = (await one.session.list_tools()).tools
+    async def scene(agent: Agent) -> None:
+        tools = (await agent.session.list_tools()).tools
         assert {tool.name for tool in tools} == set(PROMISED_IN_CORE.split()) == set(CORE) and len(tools) <= 18
         definitions = [
             json.dumps({"name": tool.name, "description": tool.description, "input_schema": tool.input_schema})

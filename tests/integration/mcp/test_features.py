@@ -17,20 +17,20 @@ def play_queue(house: Coordinated, scene: object) -> None:
 
 @pytest.mark.req("FEATURE-1", "FEATURE-2", "FEATURE-3")
 def test_a_feature_is_registered_judged_and_deregistered(house: Coordinated) -> None:
-    async def scene(one: Agent) -> None:
-        answer = await one.call("register_feature", feature_id="F-1", resource_claims=CLAIMS, title="Search")
+    async def scene(agent: Agent) -> None:
+        answer = await agent.call("register_feature", feature_id="F-1", resource_claims=CLAIMS, title="Search")
         assert (answer["success"], answer["action"], answer["feature_id"]) == (True, "registered", "F-1")
         assert sorted(answer["resource_claims"]) == sorted(CLAIMS)
-        (active,) = await one.read("features://active")
-        known = (await one.call("get_feature", feature_id="F-1"))["feature"]
+        (active,) = await agent.read("features://active")
+        known = (await agent.call("get_feature", feature_id="F-1"))["feature"]
         for shown in (answer, active, known):
             assert (shown["feature_id"], shown["title"], shown["status"]) == ("F-1", "Search", "active")
             assert sorted(shown["resource_claims"]) == sorted(CLAIMS)
-        (listed,) = (await one.call("list_active_features"))["features"]
+        (listed,) = (await agent.call("list_active_features"))["features"]
         assert listed["registered_by"] in {row["agent_name"] for row in house.json("session", "list")}
 
         candidate = ["src/**", "docs/a.md", "docs/b.md"]
-        met = await one.call("analyze_feature_conflicts", candidate_feature_id="F-2", candidate_claims=candidate)
+        met = await agent.call("analyze_feature_conflicts", candidate_feature_id="F-2", candidate_claims=candidate)
         assert (met["feasibility"], met["total_candidate_claims"], met["total_conflicting_claims"]) == ("PARTIAL", 3, 1)
         (conflict,) = met["conflicts"]
         assert conflict == {
@@ -39,34 +39,34 @@ def test_a_feature_is_registered_judged_and_deregistered(house: Coordinated) -> 
             "claims": [["src/**", "src/api/users.py"]],
             "overlapping_keys": ["src/**"],
         }
-        await one.call("register_feature", feature_id="F-2", resource_claims=[*candidate, "db:schema:Users"])
-        registered = await one.call("analyze_feature_conflicts", feature_id="F-2")
+        await agent.call("register_feature", feature_id="F-2", resource_claims=[*candidate, "db:schema:Users"])
+        registered = await agent.call("analyze_feature_conflicts", feature_id="F-2")
         assert registered["feasibility"] == "SEQUENTIAL"
         assert ["db:schema:users", "db:schema:users"] in registered["conflicts"][0]["claims"]
 
-        again = await one.call("register_feature", feature_id="F-2", resource_claims=["web/**"], metadata={"n": 1})
+        again = await agent.call("register_feature", feature_id="F-2", resource_claims=["web/**"], metadata={"n": 1})
         assert (again["action"], again["metadata"]) == ("updated", {"n": 1})
-        assert (await one.call("analyze_feature_conflicts", feature_id="F-2"))["feasibility"] == "FULL"
+        assert (await agent.call("analyze_feature_conflicts", feature_id="F-2"))["feasibility"] == "FULL"
 
         for _ in range(2):
-            ended = await one.call("deregister_feature", feature_id="F-1")
+            ended = await agent.call("deregister_feature", feature_id="F-1")
             assert ended == {"success": True, "feature_id": "F-1", "status": "completed"}
-        free = await one.call("analyze_feature_conflicts", candidate_claims=CLAIMS)
+        free = await agent.call("analyze_feature_conflicts", candidate_claims=CLAIMS)
         assert (free["feasibility"], free["conflicts"]) == ("FULL", [])
-        assert [row["feature_id"] for row in (await one.call("list_active_features"))["features"]] == ["F-2"]
-        gone = (await one.call("get_feature", feature_id="F-1"))["feature"]
+        assert [row["feature_id"] for row in (await agent.call("list_active_features"))["features"]] == ["F-2"]
+        gone = (await agent.call("get_feature", feature_id="F-1"))["feature"]
         assert (gone["status"], sorted(gone["resource_claims"])) == ("completed", sorted(CLAIMS))
 
-        revived = await one.call("register_feature", feature_id="F-1", resource_claims=["x"])
+        revived = await agent.call("register_feature", feature_id="F-1", resource_claims=["x"])
         assert (revived["action"], revived["status"], revived["completed_at"]) == ("registered", "active", None)
 
     play_queue(house, scene)
 
 
 def test_what_cannot_be_a_feature_is_refused_with_the_reason(house: Coordinated) -> None:
-    async def scene(one: Agent) -> None:
-        async def error(tool: str, **given: object) -> str:
-            answer = await one.call(tool, **given)
+    async def scene(agent: Agent) -> None:
+        async def error(tool: str, **arguments: object) -> str:
+            answer = await agent.call(tool, **arguments)
             assert answer["success"] is False and answer["message"]
             return str(answer["error"])
 
@@ -85,7 +85,7 @@ def test_what_cannot_be_a_feature_is_refused_with_the_reason(house: Coordinated)
         assert await error("deregister_feature", feature_id="F", status="lost") == "invalid_input"
         assert await error("analyze_feature_conflicts") == "invalid_input"
         assert await error("analyze_feature_conflicts", feature_id="F") == "not_found"
-        assert (await one.call("list_active_features"))["features"] == []
+        assert (await agent.call("list_active_features"))["features"] == []
 
     play_queue(house, scene)
 

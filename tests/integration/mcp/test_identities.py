@@ -67,8 +67,8 @@ class Plain:
         """Status, body and ``Mcp-Session-Id`` of an answer."""
         url, headers = at(self._house)
         link = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
-        said = {**headers, "Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
-        link.request(method, path, None if body is None else json.dumps(body), {**said, **self.headers})
+        headers_sent = {**headers, "Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+        link.request(method, path, None if body is None else json.dumps(body), {**headers_sent, **self.headers})
         answer = link.getresponse()
         content = answer.read()
         link.close()
@@ -141,8 +141,8 @@ def test_a_call_that_does_not_show_who_makes_it_is_refused_and_told_what_to_do(h
         refused = nobody.call("acquire_lock", file_path="src/a.py")
         assert (refused["success"], refused["error"]) == (False, "unidentified")
         assert "initialize" in refused["cause"] and "registration_token" in refused["remedy"]
-        said = nobody.call("fetch_inbox")["error"]
-        assert said["type"] == "UNIDENTIFIED" and "register_agent" in said["message"]
+        error = nobody.call("fetch_inbox")["error"]
+        assert error["type"] == "UNIDENTIFIED" and "register_agent" in error["message"]
         assert nobody.call("check_locks") == []
     some = {"string": "x", "integer": 1, "number": 60, "boolean": True, "array": ["x"]}
     listed = nobody.send("POST", "/mcp?profile=full", {"jsonrpc": "2.0", "id": 1, "method": "tools/list"})[1]
@@ -150,15 +150,15 @@ def test_a_call_that_does_not_show_who_makes_it_is_refused_and_told_what_to_do(h
         known = {name: _kind(shape) for name, shape in tool["inputSchema"]["properties"].items()}
         if tool["name"] in FOR_NOBODY:
             continue
-        said = nobody.call(
+        error = nobody.call(
             tool["name"], **{name: some[known[name]] for name in tool["inputSchema"].get("required", ())}
         )
-        assert "nidentified" in json.dumps(said) or "UNIDENTIFIED" in json.dumps(said), (tool["name"], said)
+        assert "nidentified" in json.dumps(error) or "UNIDENTIFIED" in json.dumps(error), (tool["name"], error)
     assert [row["session_id"] for row in house.json("session", "list")] == ["claude-1"]
 
 
 def _kind(shape: dict[str, Any]) -> str:
-    return str(shape.get("type") or next(one["type"] for one in shape.get("anyOf", [{"type": "string"}])))
+    return str(shape.get("type") or next(option["type"] for option in shape.get("anyOf", [{"type": "string"}])))
 
 
 @pytest.mark.req("X4")
@@ -240,7 +240,9 @@ def test_a_request_over_tcp_acts_for_whom_its_token_proves(house: Coordinated, e
     house.ask("POST", "/sessions", {"session_id": "claude-1", "client_pid": elsewhere})
     nobody = Plain(house)
     ann, ben = (nobody.send("POST", "/api/v1/sessions", {"agent_name": name})[1] for name in ("Ann", "Ben"))
-    as_ann, as_ben = (Plain(house, X_Corral_Session_Token=one["registration_token"]) for one in (ann, ben))
+    as_ann, as_ben = (
+        Plain(house, X_Corral_Session_Token=registration["registration_token"]) for registration in (ann, ben)
+    )
 
     def acquire(client: Plain, **who: str) -> tuple[int, Any]:
         status, answer, _ = client.send("POST", "/api/v1/locks/acquire", {"paths": ["src/a.py"], **who})
@@ -265,7 +267,7 @@ def test_a_request_over_tcp_acts_for_whom_its_token_proves(house: Coordinated, e
     release = {"paths": ["src/a.py"], "agent_id": "Ann"}
     assert as_ben.send("POST", "/api/v1/locks/release", release)[0] == 403
     for read in ("/api/v1/messages?agent_id=Ann", "/api/v1/messages?agent=Ann"):
-        assert [one.send("GET", read)[0] for one in (as_ben, nobody, as_ann)] == [403, 403, 200], read
+        assert [client.send("GET", read)[0] for client in (as_ben, nobody, as_ann)] == [403, 403, 200], read
     assert as_ben.send("POST", f"/api/v1/sessions/{ann['session_id']}/end", {"agent_id": "Ann"})[0] == 403
     assert [row["locked_by"] for row in house.json("lock", "list")] == ["Ann"]
     refused = [row for row in house.json("status")["recent"] if row["kind"] == "identity.refused"]
@@ -365,8 +367,8 @@ def test_over_the_socket_a_session_acts_for_itself_and_a_person_for_everybody(
     assert ask(acquire(), CLAUDECODE="1") == [403], "it is not the person"
     release = {"name": "release_lock", "arguments": {"file_path": "src/a.py"}}
     call = ("/mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": release})
-    for said in ("Session", "Connection"):
-        header = json.dumps({f"X-Corral-{said}": "s-ann", "Accept": "application/json, text/event-stream"})
+    for header_name in ("Session", "Connection"):
+        header = json.dumps({f"X-Corral-{header_name}": "s-ann", "Accept": "application/json, text/event-stream"})
         assert ask(call, header=header, **ben) == [200], "a tool's refusal is an answer"
     assert [row["locked_by"] for row in house.json("lock", "list")] == ["Ann"]
 

@@ -80,8 +80,8 @@ def test_agents_register_write_and_answer(house: Coordinated) -> None:
         for seed in map(str, itertools.count())
         if seeds.setdefault(name := agent_name(lambda _: False, seed), seed) != seed
     )
-    given = [house.ask("POST", "/sessions", {"session_id": seed})["agent_name"] for seed in alike]
-    assert given[0] != given[1] and all(re.fullmatch(r"([A-Z][a-z]+){2}", name) for name in given)
+    names = [house.ask("POST", "/sessions", {"session_id": seed})["agent_name"] for seed in alike]
+    assert names[0] != names[1] and all(re.fullmatch(r"([A-Z][a-z]+){2}", name) for name in names)
 
 
 def test_what_is_wrong_is_said_in_agent_mails_words_and_nobody_speaks_for_another(house: Coordinated) -> None:

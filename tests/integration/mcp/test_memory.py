@@ -11,19 +11,19 @@ from tests.support.coordinated import Coordinated
 
 def test_what_one_agent_learnt_another_finds(house: Coordinated) -> None:
     async def scene(one: Agent, two: Agent) -> None:
-        told = {
+        memory = {
             "summary": "The tests need a database",
             "lessons": ["make db"],
             "tags": ["tests"],
             "details": {"port": 1},
         }
-        first = await one.call("remember", **told)
+        first = await one.call("remember", **memory)
         assert set(first) == {"success", "memory_id", "action"} and first["action"] == "created"
-        assert await one.call("remember", **told) == {**first, "action": "deduplicated"}
-        assert (await two.call("remember", **told))["action"] == "created", "another agent's is its own"
+        assert await one.call("remember", **memory) == {**first, "action": "deduplicated"}
+        assert (await two.call("remember", **memory))["action"] == "created", "another agent's is its own"
         await two.call("remember", summary="Use ruff", event_type="decision", outcome="agreed")
-        found = (await two.call("recall", query="database tests", tags=["tests"], limit=5))["memories"]
-        assert {row["times"] for row in found} == {1, 2} and found[0]["relevance"] > 0.99
+        memories = (await two.call("recall", query="database tests", tags=["tests"], limit=5))["memories"]
+        assert {row["times"] for row in memories} == {1, 2} and memories[0]["relevance"] > 0.99
         assert [row["summary"] for row in (await one.call("recall", event_type="decision"))["memories"]] == ["Use ruff"]
         assert await one.call("recall", query="zebra") == {"memories": []}
         assert len((await one.call("recall"))["memories"]) == 3

@@ -29,8 +29,8 @@ OVERLAPS = [
 https://github.com/Dicklesworthstone/mcp_agent_mail/issues/129."""
 
 
-def _agent(one: dict[str, Any]) -> tuple[list[str], list[str]]:
-    return [row["path_pattern"] for row in one["granted"]], [row["path"] for row in one["conflicts"]]
+def _agent(answer: dict[str, Any]) -> tuple[list[str], list[str]]:
+    return [row["path_pattern"] for row in answer["granted"]], [row["path"] for row in answer["conflicts"]]
 
 
 @pytest.mark.req("RESERVE-1")
@@ -221,9 +221,9 @@ def test_waiting_for_a_lock_and_what_is_refused(house: Coordinated) -> None:
             refused = (await one.call("acquire_lock", file_path=bad))["error"]
             assert refused == ("operation_not_permitted" if bad == "api:GET" else "invalid_input"), bad
             paths = bad if isinstance(bad, list) else [bad]
-            said = (await one.call("file_reservation_paths", paths=paths))["mcp_error"]["error"]
+            error = (await one.call("file_reservation_paths", paths=paths))["mcp_error"]["error"]
             expected = "OPERATION_NOT_PERMITTED" if bad == "api:GET" else "INVALID_ARGUMENT" if paths else "EMPTY_PATHS"
-            assert said["type"] == expected and said["recoverable"] is True
+            assert error["type"] == expected and error["recoverable"] is True
         many = [f"p{number}" for number in range(10_000)]
         assert "10000 paths" in (await one.call("acquire_lock", file_path=many))["message"]
         assert "10000 paths" in (await one.call("file_reservation_paths", paths=many))["mcp_error"]["error"]["message"]
@@ -240,9 +240,9 @@ def test_waiting_for_a_lock_and_what_is_refused(house: Coordinated) -> None:
 
 
 def test_a_reason_for_a_lock_is_not_a_book(house: Coordinated) -> None:
-    async def scene(one: Agent) -> None:
-        assert (await one.call("acquire_lock", file_path="src/a.py", reason="x" * 2000))["success"]
-        refused = await one.call("acquire_lock", file_path="src/b.py", reason="x" * 2001)
+    async def scene(agent: Agent) -> None:
+        assert (await agent.call("acquire_lock", file_path="src/a.py", reason="x" * 2000))["success"]
+        refused = await agent.call("acquire_lock", file_path="src/b.py", reason="x" * 2001)
         assert not refused["success"] and "at most 2000 characters" in str(refused)
 
     play(house, scene)
@@ -264,7 +264,7 @@ def test_locks_are_told_as_the_coordinator_tells_them(house: Coordinated) -> Non
         assert {"file_path": "src/a.py", "agent_type": "mcp", "reason": "T-1", "expires_at": made["expires_at"]} == {
             name: row[name] for name in ("file_path", "agent_type", "reason", "expires_at")
         }
-        assert row["locked_by"] in {one["agent_name"] for one in house.json("session", "list")}
+        assert row["locked_by"] in {session["agent_name"] for session in house.json("session", "list")}
         assert abs((parse(row["locked_at"]) - began).total_seconds()) < 30
         assert await two.call("check_locks", file_paths=["docs/"]) == []
         held = await two.call("acquire_lock", file_path="src/a.py")

@@ -32,9 +32,9 @@ def test_agents_find_each_other_by_what_they_can_do(house: Coordinated) -> None:
         assert me["agent_id"] == me["agent_name"] and str(uuid.UUID(me["session_id"])) == me["session_id"]
         named = await two.call("register_session", agent_name="Sisyphus")
         assert (named["agent_id"], named["session_id"] != me["session_id"]) == ("Sisyphus", True)
-        (found,) = (await two.call("discover_agents", capability="python"))["agents"]
-        assert set(found) == AGENT
-        assert {key: found[key] for key in ("agent_id", "agent_type", "capabilities", "status", "current_task")} == {
+        (other,) = (await two.call("discover_agents", capability="python"))["agents"]
+        assert set(other) == AGENT
+        assert {key: other[key] for key in ("agent_id", "agent_type", "capabilities", "status", "current_task")} == {
             "agent_id": me["agent_id"], "agent_type": "mcp", "capabilities": ["Python", "review"], "status": "active",
             "current_task": "Fix the login",
         }  # fmt: skip
@@ -45,14 +45,14 @@ def test_agents_find_each_other_by_what_they_can_do(house: Coordinated) -> None:
         for nobody in ({"capability": "rust"}, {"capability": "review", "status": "idle"}, {"status": "disconnected"}):
             assert await one.call("discover_agents", **nobody) == {"agents": []}
         await one.call("register_session", current_task="Fix the logout")
-        (found,) = (await two.call("discover_agents", capability="review"))["agents"]
-        assert found["current_task"] == "Fix the logout", "what is not said again stays"
+        (other,) = (await two.call("discover_agents", capability="review"))["agents"]
+        assert other["current_task"] == "Fix the logout", "what is not said again stays"
         await asyncio.sleep(0.002)  # instants are told in milliseconds
         assert await one.call("heartbeat") == {"success": True, "session_id": me["session_id"]}
         await two.call("register_session", capabilities=["rust"])
         await two.call("register_session", capabilities=[])
         (later,) = (await two.call("discover_agents", capability="review"))["agents"]
-        assert later["last_heartbeat"] > found["last_heartbeat"] and later["started_at"] == found["started_at"]
+        assert later["last_heartbeat"] > other["last_heartbeat"] and later["started_at"] == other["started_at"]
         assert house.ask("POST", f"/sessions/{me['session_id']}/heartbeat")["session_id"] == me["session_id"]
         (last,) = (await two.call("discover_agents", capability="review"))["agents"]
         assert last["last_heartbeat"] > later["last_heartbeat"]
@@ -66,8 +66,8 @@ def test_agents_find_each_other_by_what_they_can_do(house: Coordinated) -> None:
         for event, status, other in (("Stop", "idle", "active"), ("UserPromptSubmit", "active", "idle")):
             house.hook(event, "rests", prompt="Go on")
             for agent in (one, two):
-                found = (await agent.call("discover_agents", capability="cobol", status=status))["agents"]
-                assert [(row["session_id"], row["status"]) for row in found] == [("rests", status)]
+                agents = (await agent.call("discover_agents", capability="cobol", status=status))["agents"]
+                assert [(row["session_id"], row["status"]) for row in agents] == [("rests", status)]
             for wanted in ({"capability": "cobol", "status": other}, {"capability": "rust", "status": status}):
                 assert await one.call("discover_agents", **wanted) == {"agents": []}, wanted
         house.hook("Stop", "rests")
@@ -90,12 +90,12 @@ def test_agents_find_each_other_by_what_they_can_do(house: Coordinated) -> None:
     play(house, scene, agents=2, profile="full")
     eventually(lambda: house.json("session", "list", "--status", "active") == [])
 
-    async def later(one: Agent) -> None:
-        assert (await one.call("register_session", agent_name="Sisyphus"))["success"], "the name of one that is over"
-        assert [row["agent_id"] for row in (await one.call("discover_agents"))["agents"]] == ["Sisyphus"]
+    async def later(agent: Agent) -> None:
+        assert (await agent.call("register_session", agent_name="Sisyphus"))["success"], "the name of one that is over"
+        assert [row["agent_id"] for row in (await agent.call("discover_agents"))["agents"]] == ["Sisyphus"]
         for row in house.json("session", "list", "--status", "disconnected"):
             assert row["started_at"] < row["last_heartbeat"] <= row["ended_at"] <= iso(datetime.now(timezone.utc))
-        gone = (await one.call("discover_agents", status="disconnected"))["agents"]
+        gone = (await agent.call("discover_agents", status="disconnected"))["agents"]
         assert len(gone) == 3 and "Sisyphus" not in {row["agent_id"] for row in gone}
 
     play(house, later, profile="full")
@@ -104,10 +104,10 @@ def test_agents_find_each_other_by_what_they_can_do(house: Coordinated) -> None:
 def test_the_names_that_a_session_goes_by_are_shown_with_it(house: Coordinated) -> None:
     house.hook("SessionStart", "claude-1")
 
-    async def scene(one: Agent) -> None:
-        first = await one.call("register_agent", program="p", model="m", name="Sisyphus")
+    async def scene(agent: Agent) -> None:
+        first = await agent.call("register_agent", program="p", model="m", name="Sisyphus")
         assert first["name"] == "Sisyphus"
-        await one.call("register_agent", program="p", model="m", name="Boulder")
+        await agent.call("register_agent", program="p", model="m", name="Boulder")
         (row,) = house.json("session", "list")
         assert row["names"] == ["Sisyphus", "Boulder"] and row["agent_name"] not in row["names"]
         assert "also Sisyphus, Boulder" in house.run("session", "list").stdout
@@ -137,16 +137,16 @@ def test_a_cleanup_counts_the_dead_and_leaves_the_living_alone(house: Coordinate
         leave_a_dead_one(house)
         return bool(by() == freed)
 
-    async def scene(one: Agent) -> None:
-        await one.call("acquire_lock", file_path="src/a.py")
+    async def scene(agent: Agent) -> None:
+        await agent.call("acquire_lock", file_path="src/a.py")
         leave_a_dead_one(house)
-        while await one.call("cleanup_dead_agents") != freed:
+        while await agent.call("cleanup_dead_agents") != freed:
             assert time.monotonic() < until
             leave_a_dead_one(house)
-        assert await one.call("cleanup_dead_agents") == nothing
-        assert await one.call("cleanup_dead_agents", stale_threshold_minutes=1) == nothing
+        assert await agent.call("cleanup_dead_agents") == nothing
+        assert await agent.call("cleanup_dead_agents", stale_threshold_minutes=1) == nothing
         for wrong in (0, -5, 1e9):
-            assert (await one.call("cleanup_dead_agents", stale_threshold_minutes=wrong))["error"] == "invalid_input"
+            assert (await agent.call("cleanup_dead_agents", stale_threshold_minutes=wrong))["error"] == "invalid_input"
         assert house.json("session", "cleanup") == nothing
         assert house.run("session", "cleanup", "--silent-for", "0", check=False).returncode == 2
         for by in (lambda: house.ask("POST", "/sessions/cleanup"), lambda: house.json("session", "cleanup")):
@@ -166,14 +166,14 @@ def test_a_cleanup_counts_the_dead_and_leaves_the_living_alone(house: Coordinate
 def test_a_database_that_cannot_be_opened_is_said_at_once_and_the_session_goes_on(house: Coordinated) -> None:
     database = house.root / ".corral" / "corral.db"
 
-    async def scene(one: Agent) -> None:
-        me = (await one.call("register_session"))["session_id"]
+    async def scene(agent: Agent) -> None:
+        me = (await agent.call("register_session"))["session_id"]
         house.stop()
         database.rename(database.with_name("aside"))
         database.mkdir()
         for tool, arguments in (("heartbeat", {}), ("write_handoff", {"summary": "x"}), ("heartbeat", {})):
             began = time.monotonic()
-            answer = await one.call(tool, **arguments)
+            answer = await agent.call(tool, **arguments)
             took_s = time.monotonic() - began
             assert (answer["success"], answer["error"]) == (False, "database_unavailable"), answer
             assert answer["message"] and answer["cause"]
@@ -181,7 +181,7 @@ def test_a_database_that_cannot_be_opened_is_said_at_once_and_the_session_goes_o
         database.rmdir()
         database.with_name("aside").rename(database)
         house.run("daemon", "start")
-        assert (await one.call("heartbeat"))["session_id"] == me
+        assert (await agent.call("heartbeat"))["session_id"] == me
 
     play(house, scene)
 
@@ -210,9 +210,9 @@ def test_what_a_session_changed_is_shown_with_it(house: Coordinated) -> None:
     assert made[:12] in text and merge in text
     assert house.json("session", "show", "idle")["changesets"] == {"commits": [], "merges": []}
 
-    async def whois(one: Agent) -> None:
+    async def whois(agent: Agent) -> None:
         for name, theirs in ((shown["agent_name"], [git(house.root, "rev-parse", "login")]), ("idle", [])):
-            answer = await one.call("whois", agent_name=name)
+            answer = await agent.call("whois", agent_name=name)
             assert [commit["hexsha"] for commit in answer["recent_commits"]] == theirs
 
     play(house, whois, profile="mail")

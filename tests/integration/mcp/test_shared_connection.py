@@ -12,61 +12,61 @@ from tests.support.coordinated import Coordinated, eventually
 CODER = {"program": "opencode-coder", "model": "m"}
 
 
-def _paths(said: dict[str, Any]) -> tuple[list[str], list[str]]:
-    return [row["path_pattern"] for row in said["granted"]], [row["path"] for row in said["conflicts"]]
+def _paths(answer: dict[str, Any]) -> tuple[list[str], list[str]]:
+    return [row["path_pattern"] for row in answer["granted"]], [row["path"] for row in answer["conflicts"]]
 
 
 @pytest.mark.req("REGISTER-2", "RESERVE-1", "RESERVE-2", "RESERVE-3")
 @pytest.mark.parametrize("chief_comes", [0, 2])
 def test_two_coders_and_their_chief_share_one_connection(house: Coordinated, chief_comes: int) -> None:
-    async def scene(one: Agent) -> None:
+    async def scene(agent: Agent) -> None:
         names: list[str] = []
         for number in range(3):
             asked: dict[str, Any] = {**CODER, "task_description": f"Executing bd-{number}"}
             if number == chief_comes:
                 asked |= {"name": "Sisyphus", "program": "opencode"}
-            names.append((await one.call("register_agent", project_key=str(house.root), **asked))["name"])
+            names.append((await agent.call("register_agent", project_key=str(house.root), **asked))["name"])
         chief = names.pop(chief_comes)
         assert chief == "Sisyphus" and len({chief, *names}) == 3
 
         async def reserve(who: str, *paths: str) -> Any:
-            return _paths(await one.call("file_reservation_paths", agent_name=who, paths=list(paths)))
+            return _paths(await agent.call("file_reservation_paths", agent_name=who, paths=list(paths)))
 
         assert await reserve(names[0], "src/a.py", "src/b.py") == (["src/a.py", "src/b.py"], [])
-        answer = await one.call("file_reservation_paths", agent_name=names[1], paths=["src/a.py", "src/c.py"])
+        answer = await agent.call("file_reservation_paths", agent_name=names[1], paths=["src/a.py", "src/c.py"])
         assert _paths(answer) == (["src/c.py"], ["src/a.py"])
         assert [holder["agent"] for holder in answer["conflicts"][0]["holders"]] == [names[0]]
         assert await reserve(chief, "src/*.py") == ([], ["src/*.py"])
-        checked = await one.call("check_file_reservation_conflicts", agent_name=names[1], paths=["src/b.py"])
+        checked = await agent.call("check_file_reservation_conflicts", agent_name=names[1], paths=["src/b.py"])
         assert checked["conflict_free"] is False and checked["own_active"] == []
         assert {row["file_path"]: row["locked_by"] for row in house.json("lock", "list")} == {
             "src/a.py": names[0], "src/b.py": names[0], "src/c.py": names[1]
         }  # fmt: skip
 
         hello = {"to": [chief], "subject": "Done", "body_md": "x"}
-        await one.call("send_message", sender_name=names[0], **hello)
-        await one.call("send_message", sender_name=chief, to=[names[1]], subject="Well", body_md="y")
-        boxes = {who: [(row["from"], row["subject"]) for row in await one.call("fetch_inbox", agent_name=who)]
+        await agent.call("send_message", sender_name=names[0], **hello)
+        await agent.call("send_message", sender_name=chief, to=[names[1]], subject="Well", body_md="y")
+        boxes = {who: [(row["from"], row["subject"]) for row in await agent.call("fetch_inbox", agent_name=who)]
                  for who in (chief, *names)}  # fmt: skip
         assert boxes == {chief: [(names[0], "Done")], names[0]: [], names[1]: [(chief, "Well")]}
-        told = (await one.read(f"resource://inbox/{names[1]}"))["messages"]
-        assert [row["subject"] for row in told] == ["Well"]
+        messages = (await agent.read(f"resource://inbox/{names[1]}"))["messages"]
+        assert [row["subject"] for row in messages] == ["Well"]
 
-        assert (await one.call("release_file_reservations", agent_name=names[1]))["released"] == 1
+        assert (await agent.call("release_file_reservations", agent_name=names[1]))["released"] == 1
         assert await reserve(chief, "src/c.py") == (["src/c.py"], [])
         assert await reserve(names[1], "src/b.py") == ([], ["src/b.py"])
-        assert (await one.call("release_file_reservations", agent_name=names[0]))["released"] == 2
+        assert (await agent.call("release_file_reservations", agent_name=names[0]))["released"] == 2
 
         # Registered again under its name it is the same one, with another task.
-        before = await one.call("whois", agent_name=names[1])
-        again = await one.call("register_agent", **CODER, name=names[1].lower(), task_description="Executing bd-9")
+        before = await agent.call("whois", agent_name=names[1])
+        again = await agent.call("register_agent", **CODER, name=names[1].lower(), task_description="Executing bd-9")
         assert (again["name"], again["task_description"]) == (names[1], "Executing bd-9")
         assert again["inception_ts"] == before["inception_ts"] < again["last_active_ts"]
         live = {row["agent_name"]: row for row in house.json("session", "list", "--status", "active")}
         assert set(live) == {chief, *names} and live[names[1]]["current_task"] == "Executing bd-9"
         (root,) = (row["session_id"] for row in live.values() if row["parent_session_id"] is None)
         assert [row["parent_session_id"] for row in live.values()].count(root) == 2
-        assert {row["agent_id"] for row in (await one.call("discover_agents"))["agents"]} == {chief, *names}
+        assert {row["agent_id"] for row in (await agent.call("discover_agents"))["agents"]} == {chief, *names}
 
     play(house, scene, profile="full")
     eventually(lambda: house.json("session", "list", "--status", "active") == [])
@@ -100,26 +100,26 @@ def test_what_names_nobody_is_done_by_the_first_who_registered(house: Coordinate
 
 
 def test_a_blind_copy_is_found_by_the_agent_of_the_connection_that_got_it(house: Coordinated) -> None:
-    async def scene(one: Agent) -> None:
+    async def scene(agent: Agent) -> None:
         for name in ("Ann", "Ben", "Cid"):
-            await one.call("register_agent", **CODER, name=name)
-        await one.call("send_message", sender_name="Ben", to=["Ann"], bcc=["Cid"], subject="Plan", body_md="Later")
-        found = {
-            name: await one.call("search_messages", query="Plan", agent_name=name) for name in ("Ann", "Ben", "Cid")
+            await agent.call("register_agent", **CODER, name=name)
+        await agent.call("send_message", sender_name="Ben", to=["Ann"], bcc=["Cid"], subject="Plan", body_md="Later")
+        inboxes = {
+            name: await agent.call("search_messages", query="Plan", agent_name=name) for name in ("Ann", "Ben", "Cid")
         }
-        assert {name: len(rows) for name, rows in found.items()} == {"Ann": 1, "Ben": 1, "Cid": 1}
+        assert {name: len(rows) for name, rows in inboxes.items()} == {"Ann": 1, "Ben": 1, "Cid": 1}
 
     play(house, scene, profile="mail")
 
 
 def test_agents_of_a_connection_outlive_a_restart_of_the_daemon(house: Coordinated) -> None:
-    async def scene(one: Agent) -> None:
-        await one.call("register_agent", **CODER, name="Sisyphus")
-        coder = await one.call("register_agent", **CODER)
-        await one.call("file_reservation_paths", agent_name=coder["name"], paths=["src/a.py"])
+    async def scene(agent: Agent) -> None:
+        await agent.call("register_agent", **CODER, name="Sisyphus")
+        coder = await agent.call("register_agent", **CODER)
+        await agent.call("file_reservation_paths", agent_name=coder["name"], paths=["src/a.py"])
         house.kill_daemon()
         eventually(lambda: house.daemon_pid() is None)
-        (own,) = (await one.call("check_file_reservation_conflicts", agent_name=coder["name"], paths=["src"]))[
+        (own,) = (await agent.call("check_file_reservation_conflicts", agent_name=coder["name"], paths=["src"]))[
             "own_active"
         ]
         assert own["path_pattern"] == "src/a.py"
@@ -135,9 +135,9 @@ def test_a_name_is_taken_up_again_when_its_session_is_over(house: Coordinated) -
         await three.call("register_agent", **CODER, name="RedStone")
         await one.call("send_message", to=["RedStone", "BlueLake"], subject="Tomorrow", body_md="x")
 
-    async def today(one: Agent) -> None:
+    async def today(agent: Agent) -> None:
         for name in ("Sisyphus", "bluelake", "RedStone"):
-            began = await one.call("macro_start_session", human_key=str(house.root), **CODER, agent_name=name)
+            began = await agent.call("macro_start_session", human_key=str(house.root), **CODER, agent_name=name)
             assert began["agent"]["name"] == name
             assert ("Tomorrow" in {row["subject"] for row in began["inbox"]}) == (name != "Sisyphus"), name
 
@@ -152,8 +152,8 @@ def test_a_name_is_taken_up_again_when_its_session_is_over(house: Coordinated) -
     play(house, today_in_claude_code, profile="mail", CLAUDE_CODE_SESSION_ID="claude-1")
 
 
-async def today_in_claude_code(one: Agent) -> None:
-    me = await one.call("register_agent", **CODER, name="BlueLake")
+async def today_in_claude_code(agent: Agent) -> None:
+    me = await agent.call("register_agent", **CODER, name="BlueLake")
     assert (me["id"], me["name"], "BlueLake" in me["names"][1:]) == ("claude-1", "BlueLake", True)
 
 
@@ -161,10 +161,10 @@ async def today_in_claude_code(one: Agent) -> None:
 def test_a_holder_is_told_by_the_name_that_it_reserved_under(house: Coordinated) -> None:
     house.hook("SessionStart", "claude-1")
 
-    async def theirs(one: Agent) -> None:
-        me = (await one.call("register_agent", **CODER, name="FastTiger"))["name"]
-        await one.call("file_reservation_paths", agent_name=me, paths=["src/a.py"])
-        await one.call("create_agent_identity", **CODER)
+    async def theirs(agent: Agent) -> None:
+        me = (await agent.call("register_agent", **CODER, name="FastTiger"))["name"]
+        await agent.call("file_reservation_paths", agent_name=me, paths=["src/a.py"])
+        await agent.call("create_agent_identity", **CODER)
 
     async def mine(two: Agent) -> None:
         answer = await two.call("file_reservation_paths", paths=["src/a.py"])

@@ -14,8 +14,12 @@ def test_a_leader_and_its_follower_share_values_without_naming_a_task(house: Coo
     assert {"get_state", "set_state", "list_state", "delete_state"} <= set(QUEUE) and "submit_work" in CORE
 
     async def scene(one: Agent, two: Agent) -> None:
-        for tool, given in (("set_state", {"key": "k", "value": 1}), ("get_state", {"key": "k"}), ("list_state", {})):
-            refused = await one.call(tool, **given)
+        for tool, arguments in (
+            ("set_state", {"key": "k", "value": 1}),
+            ("get_state", {"key": "k"}),
+            ("list_state", {}),
+        ):
+            refused = await one.call(tool, **arguments)
             assert (refused["error"], refused["message"]) == ("invalid_input", "You work on no task."), tool
         refused = await one.call("submit_work", task_type="part", description="part", follower=True)
         assert refused["error"] == "invalid_input" and "task" in refused["message"]

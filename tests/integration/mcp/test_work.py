@@ -33,15 +33,15 @@ async def until_it_is(agent: Agent, task_id: str, status: str) -> dict[str, Any]
 @pytest.mark.req("GETTASK-1", "GETTASK-2", "GETTASK-3")
 def test_work_goes_from_hand_to_hand(house: Coordinated) -> None:
     async def scene(one: Agent, two: Agent) -> None:
-        said = await one.call(
+        answer = await one.call(
             "submit_work",
             task_type="review",
             description="Look at it.\nAll of it.",
             input_data={"b": [1]},
             thread_id="batch-1",
         )
-        assert said["success"]
-        task_id = said["task_id"]
+        assert answer["success"]
+        task_id = answer["task_id"]
         second = (
             await one.call("submit_work", task_type="build", description="Then this.", depends_on=[task_id], priority=9)
         )["task_id"]
@@ -75,8 +75,8 @@ def test_work_goes_from_hand_to_hand(house: Coordinated) -> None:
         read = await one.call("get_task", task_id=task_id)
         assert set(read) == READ | {"success", "task"}
         assert (read["status"], read["result"]) == ("completed", {"verdict": {"ok": True}})
-        said = {name: read[name] for name in ("task_id", "task_type", "input_data", "error_message", "priority")}
-        assert said == {
+        answer = {name: read[name] for name in ("task_id", "task_type", "input_data", "error_message", "priority")}
+        assert answer == {
             "task_id": task_id, "task_type": "review", "input_data": {"b": [1]}, "error_message": None, "priority": 5
         }  # fmt: skip
         assert read["created_at"] < read["completed_at"]
@@ -93,11 +93,11 @@ def test_work_goes_from_hand_to_hand(house: Coordinated) -> None:
 
 
 def test_work_returns_when_its_session_ends_and_outlives_a_restart_of_the_daemon(house: Coordinated) -> None:
-    async def keeps(one: Agent) -> str:
-        task_id = str((await one.call("submit_work", task_type="t", description="long"))["task_id"])
-        assert (await one.call("get_work"))["task_id"] == task_id
+    async def keeps(agent: Agent) -> str:
+        task_id = str((await agent.call("submit_work", task_type="t", description="long"))["task_id"])
+        assert (await agent.call("get_work"))["task_id"] == task_id
         house.kill_daemon()
-        assert (await one.call("get_task", task_id=task_id))["status"] == "running"
+        assert (await agent.call("get_task", task_id=task_id))["status"] == "running"
         return task_id
 
     task_id = play(house, keeps)
@@ -126,8 +126,10 @@ def test_work_whose_answer_was_lost_is_neither_hidden_nor_done_twice(house: Coor
         none = await two.call("get_work")
         assert (none["reason"], len(none["also_held"])) == ("no_tasks_available", 2)
         assert await one.call("get_work") == {"success": False, "reason": "no_tasks_available"}
-        said = [await two.call("complete_work", task_id=task_id, success=True, result={"x": 1}) for _twice in range(2)]
-        assert said[0] == said[1] and said[0]["success"]
+        answers = [
+            await two.call("complete_work", task_id=task_id, success=True, result={"x": 1}) for _twice in range(2)
+        ]
+        assert answers[0] == answers[1] and answers[0]["success"]
 
     play(house, scene, agents=2)
     mine: dict[str, Any] = {"CLAUDE_CODE_SESSION_ID": "me"}
@@ -141,35 +143,35 @@ def test_a_branch_is_handed_in_from_the_worktree_that_has_it(house: Coordinated)
     commit(place, {"new.txt": "new\n"}, "A new file")
     (place / "left.txt").write_text("not committed\n")
 
-    async def scene(one: Agent) -> None:
-        asked = await one.call("request_merge")
+    async def scene(agent: Agent) -> None:
+        asked = await agent.call("request_merge")
         assert (asked["success"], asked["branch"], asked["target"]) == (True, "corral/mine", "main")
         assert asked["uncommitted"] == ["left.txt"] and "commit them" in asked["warning"]
         house.run("wait", "--all", "--timeout", "60")
-        status = await one.call("merge_status", merge_id=asked["merge_id"])
+        status = await agent.call("merge_status", merge_id=asked["merge_id"])
         assert (status["state"], status["landed_sha"]) == ("landed", git(house.root, "rev-parse", "main"))
-        assert (await one.call("merge_status", branch="corral/mine"))["merge_id"] == asked["merge_id"]
-        assert await one.call("merge_status") == {"success": True, "merges": []}
-        assert await one.call("list_flakes") == {"success": True, "flakes": []}
-        assert await one.read("merges://queue") == []
-        again = await one.call("request_merge")
+        assert (await agent.call("merge_status", branch="corral/mine"))["merge_id"] == asked["merge_id"]
+        assert await agent.call("merge_status") == {"success": True, "merges": []}
+        assert await agent.call("list_flakes") == {"success": True, "flakes": []}
+        assert await agent.read("merges://queue") == []
+        again = await agent.call("request_merge")
         assert (again["success"], again["merge_id"]) == (True, None) and "nothing to merge" in again["message"]
-        assert (await one.call("merge_status", branch="nobody"))["error"] == "not_found"
-        assert (await one.call("request_merge", branch="main"))["error"] == "invalid_input"
+        assert (await agent.call("merge_status", branch="nobody"))["error"] == "not_found"
+        assert (await agent.call("request_merge", branch="main"))["error"] == "invalid_input"
 
     play(house, scene, profile="full", cwd=place)
 
 
 def test_help_is_short_and_leads_on(house: Coordinated) -> None:
-    async def scene(one: Agent) -> None:
-        topics = (await one.call("help"))["topics"]
+    async def scene(agent: Agent) -> None:
+        topics = (await agent.call("help"))["topics"]
         for topic in topics:
-            text = (await one.call("help", topic=topic))["text"]
+            text = (await agent.call("help", topic=topic))["text"]
             assert 0 < len(text) <= 800, topic
-        assert (await one.call("help", topic="nonsense"))["error"] == "not_found"
-        bad = await one.call("submit_work", task_type="t", description="x", priority=11)
+        assert (await agent.call("help", topic="nonsense"))["error"] == "not_found"
+        bad = await agent.call("submit_work", task_type="t", description="x", priority=11)
         assert (bad["error"], bad["details"]["errors"][0]["field"]) == ("invalid_input", "priority")
-        assert json.dumps(await one.read("work://pending")) == "[]"
+        assert json.dumps(await agent.read("work://pending")) == "[]"
 
     play(house, scene)
 

@@ -97,14 +97,16 @@ def measured(house: Coordinated, *args: str) -> Measured:
         while process.poll() is None:
             size = 0
             with contextlib.suppress(psutil.Error):
-                for one in (top, *top.children(recursive=True)):
-                    seen.add(one)
-                    size += one.memory_info().rss
+                for measured_process in (top, *top.children(recursive=True)):
+                    seen.add(measured_process)
+                    size += measured_process.memory_info().rss
             peak = max(peak, size)
             if time.monotonic() > deadline:
                 process.kill()
             time.sleep(0.02)
         assert process.stderr is not None
-        said = process.stderr.read()
+        errors = process.stderr.read()
     _, left = psutil.wait_procs(seen, timeout=5)  # who was killed may take a moment to go
-    return Measured(process.returncode, said, peak, [one.pid for one in left if one.status() != psutil.STATUS_ZOMBIE])
+    return Measured(
+        process.returncode, errors, peak, [process.pid for process in left if process.status() != psutil.STATUS_ZOMBIE]
+    )

@@ -48,8 +48,8 @@ def refused(house: Coordinated, address: str, *reasons: str, **env: Any) -> str:
     ],
 )
 def test_addresses(house: Coordinated, address: str, reason: str) -> None:
-    said = refused(house, address, reason)
-    assert "secret" not in said
+    refusal = refused(house, address, reason)
+    assert "secret" not in refusal
     assert not list(house.root.rglob("pwned"))
 
 

@@ -100,11 +100,13 @@ def test_every_error_of_a_template_is_reported_with_its_line(house: Coordinated,
     )
     checked = house.run("template", "validate", str(source), "--json", check=False)
     assert checked.returncode == 2
-    found = {(Path(one["file"]).name, one["line"], one["field"]) for one in json.loads(checked.stdout)["errors"]}
+    places = {
+        (Path(error["file"]).name, error["line"], error["field"]) for error in json.loads(checked.stdout)["errors"]
+    }
     wanted = {("config.yaml", 2, "landing.rest_s"), ("config.yaml", 3, "landing.verify"), ("bad.md", 4, "maxTurns")}
     wanted |= {("mcp.json", 3, "mcpServers.a"), ("settings.json", 2, "hooks")}
     wanted |= {("template.yaml", 3, "what"), ("template.yaml", 4, "corral")}
-    assert wanted <= found and ("page.yaml", 1, "name") in found and (".mcp.json", 2, "") in found
+    assert wanted <= places and ("page.yaml", 1, "name") in places and (".mcp.json", 2, "") in places
     done = house.run("init", "--template", str(source), "--yes", check=False)
     assert done.returncode == 2 and done.stderr.count(".corral/config.yaml:2: landing.rest_s") == 1, done.stderr
     assert not (house.root / ".corral").exists() and not (house.root / ".mcp.json").exists()

@@ -41,8 +41,8 @@ def test_files_that_nobody_changed_go_and_the_others_are_named(repo: Path, sourc
     for path, content in files.items():
         (repo / path).parent.mkdir(exist_ok=True)
         (repo / path).write_text(content)
-    said = json.loads((repo / ".mcp.json").read_text())
-    assert set(said["mcpServers"]) == {"own", "search"}
+    configuration = json.loads((repo / ".mcp.json").read_text())
+    assert set(configuration["mcpServers"]) == {"own", "search"}
     answer = house.json("uninstall", "--yes")
     unsaved = "you changed it, and no commit has it"
     assert answer["kept"] == {

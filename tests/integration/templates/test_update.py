@@ -61,7 +61,7 @@ def change(house: Coordinated, path: str, old: str, new: str) -> None:
 def actions(answer: dict[str, object]) -> dict[str, str]:
     files = answer["files"]
     assert isinstance(files, list)
-    return {one["path"]: one["action"] for one in files}
+    return {file["path"]: file["action"] for file in files}
 
 
 @pytest.mark.req("FR-TMPL-006", "FR-TMPL-005")
@@ -77,7 +77,7 @@ def test_both_sides_changes_are_merged_and_undone(house: Coordinated, source: Pa
     planned = house.json("template", "update", "--dry-run")
     wanted = {CONFIG: "merge", ".mcp.json": "merge", PAGE: "replace", AGENT_FILE: "keep"}
     assert actions(planned) == wanted and planned["to"] == "v1.1.0"
-    assert [one["what"] for one in planned["runs"]] == ["MCP server search"]
+    assert [run["what"] for run in planned["runs"]] == ["MCP server search"]
     assert text(house, CONFIG) == mine and house.json("template", "verify")["version"] == "v1.0.0"
     assert "needs a person" in house.run("template", "update", "--yes", check=False, CLAUDECODE="1").stderr
     updated = house.json("template", "update", "--yes")

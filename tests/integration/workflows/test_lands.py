@@ -105,12 +105,12 @@ def test_five_steps_over_three_items_land_as_one_tree_while_the_daemon_is_killed
     )
     assert (house.root / "all.txt").read_text() == "".join(f"built {item}\n" for item in sorted(ITEMS))
     content = json.loads((house.root / "summary.json").read_text())
-    assert [(one["step"], one["status"]) for one in content] == [(f"review[{item}]", "completed") for item in ITEMS]
+    assert [(step["step"], step["status"]) for step in content] == [(f"review[{item}]", "completed") for item in ITEMS]
     asked = (house.root / "asked.txt").read_text()
     assert "Sum up login, search page, export." in asked
     reports = [f"## review[{item}]\nbuilt {item}\ngood {item}" for item in ITEMS]
     assert asked.strip().endswith("\n\n".join([TOLD, *reports])), "a prompt has what the steps before it reported"
     rows = {row["task_id"]: row["parent_task_id"] for row in house.json("task", "list")}
     assert set(rows) == {root, *ids.values(), *house.json("task", "detail", ids["summary"])["followers"]}
-    assert [parent for one, parent in rows.items() if one in ids.values()] == [root] * len(ids)
+    assert [parent for task_id, parent in rows.items() if task_id in ids.values()] == [root] * len(ids)
     assert house.json("loop", "status", ids["implementation[login]"])["status"] == "completed"

@@ -156,8 +156,8 @@ BAD: list[tuple[tuple[str, str], Any, str, str]] = [
 def test_a_bad_one_is_refused_as_a_whole_with_the_place(house: Coordinated) -> None:
     for change, values, field, part in BAD:
         write(house, "each", EACH.replace(*change) if change[0] else EACH)
-        given = {"PARTS": values, **({"OTHER": 1} if "OTHER" in field else {})}
-        item = {"template": "each", "input_data": given}
+        input_data = {"PARTS": values, **({"OTHER": 1} if "OTHER" in field else {})}
+        item = {"template": "each", "input_data": input_data}
         for path, body in (("/tasks", item), ("/tasks/batch", {"tasks": [{"title": "t", "command": "true"}, item]})):
             with pytest.raises(CorralError) as refused:
                 house.ask("POST", path, body)

@@ -162,8 +162,8 @@ def test_safe_directory_is_read_as_git_reads_it(
     os.chown(repo / ".git", STRANGER, STRANGER)
     monkeypatch.chdir(tmp_path)
     for value in values:
-        said = value.format(repo=repo, above=tmp_path)
-        git(tmp_path, "config", "--global", "--add", "safe.directory", said)
+        address = value.format(repo=repo, above=tmp_path)
+        git(tmp_path, "config", "--global", "--add", "safe.directory", address)
     assert _git_accepts(repo) is safe
     assert ownership.is_safe(repo) is safe
     assert load("ownership").is_safe(os.fspath(repo)) is safe
@@ -236,13 +236,13 @@ def test_settings_that_another_user_replaces_later_are_not_taken(initialised: Pa
     project = find_project(initialised)
 
     def reasons() -> list[str]:
-        said: list[str] = []
+        texts: list[str] = []
         for read in (lambda: load_settings(project, environ={}, home=sealed), lambda: read_team(teams_file(project))):
             try:
                 read()
             except ConfigInvalid as error:
-                said += [one["reason"] for one in error.details["errors"]]
-        return said
+                texts += [error["reason"] for error in error.details["errors"]]
+        return texts
 
     files = (project.config_file, project.home / "local.yaml", teams_file(project))
     for file in files:

@@ -35,9 +35,9 @@ def errors_of(tmp_path: Path, text: str | bytes) -> dict[str, str]:
     file.write_bytes(text.encode() if isinstance(text, str) else text)
     with pytest.raises(ConfigInvalid) as refused:
         read_team(file)
-    found = {error["field"]: error["reason"] for error in refused.value.details["errors"]}
-    assert len(found) == len(refused.value.details["errors"])
-    return found
+    reasons = {error["field"]: error["reason"] for error in refused.value.details["errors"]}
+    assert len(reasons) == len(refused.value.details["errors"])
+    return reasons
 
 
 @pytest.mark.req("TEAM-1")
@@ -117,6 +117,6 @@ teams: x
     ],
 )
 def test_a_file_that_is_no_team_says_so(tmp_path: Path, text: str | bytes, field: str, reason: str) -> None:
-    found = errors_of(tmp_path, text)
-    assert list(found) == [field]
-    assert reason in found[field]
+    reasons = errors_of(tmp_path, text)
+    assert list(reasons) == [field]
+    assert reason in reasons[field]

@@ -88,14 +88,14 @@ def test_without_a_state_folder_of_its_own_it_lies_below_the_home_folder() -> No
 
 
 @pytest.mark.req("X12")
-@pytest.mark.parametrize(("said", "claimed"), [("always", []), ("paths", ["paths"]), ("never", ["never"])])
+@pytest.mark.parametrize(("setting", "claimed"), [("always", []), ("paths", ["paths"]), ("never", ["never"])])
 def test_less_approval_than_before_is_approved_by_a_person_itself(
-    tmp_path: Path, said: str, claimed: list[str]
+    tmp_path: Path, setting: str, claimed: list[str]
 ) -> None:
     """Also the default: a file that a worker can write could put it in the place of what the person's own file says."""
     project = Project(tmp_path, tmp_path / ".git", tmp_path / ".corral", False)
-    found = of_file(project, f"landing: {{approve: {said}}}\n".encode(), Path("/nowhere"))
-    assert [(claim.key, claim.value) for claim in found] == [("landing.approve", value) for value in claimed]
+    claims = of_file(project, f"landing: {{approve: {setting}}}\n".encode(), Path("/nowhere"))
+    assert [(claim.key, claim.value) for claim in claims] == [("landing.approve", value) for value in claimed]
 
 
 @pytest.mark.req("X10")

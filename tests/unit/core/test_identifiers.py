@@ -14,7 +14,9 @@ NOW = datetime(2026, 11, 22, 8, 30, 0, 123000, tzinfo=UTC)
 def test_ordered_ids_are_uuids_that_sort_by_their_time_and_are_never_the_same() -> None:
     made = [ordered_id(NOW + timedelta(milliseconds=later)) for later in range(1000)]
     assert made == sorted(made)
-    assert {(uuid.UUID(one).version, uuid.UUID(one).variant) for one in made} == {(7, uuid.RFC_4122)}
+    assert {(uuid.UUID(identifier).version, uuid.UUID(identifier).variant) for identifier in made} == {
+        (7, uuid.RFC_4122)
+    }
     assert len({ordered_id(NOW) for _ in range(1000)} | {new_id() for _ in range(1000)}) == 2000
     assert int(made[0].replace("-", "")[:12], 16) == NOW.timestamp() * 1000
 

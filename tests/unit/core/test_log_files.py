@@ -48,7 +48,7 @@ def test_a_log_that_another_process_has_just_put_aside_is_not_put_aside_again(tm
         fcntl.flock(old, fcntl.LOCK_EX)
         code = WRITER.replace("range(3000)", "range(1)")
         late = subprocess.Popen([sys.executable, "-c", code, str(path), "late"], env={"PYTHONPATH": str(source)})
-        eventually(lambda: any(str(path) == one.path for one in psutil.Process(late.pid).open_files()))
+        eventually(lambda: any(str(path) == opened.path for opened in psutil.Process(late.pid).open_files()))
         path.replace(path.with_name("bridge.log.1"))
         path.write_text("new\n")
     assert late.wait(60) == 0

@@ -291,9 +291,9 @@ class TestFaults:
         assert capfd.readouterr().err.count("a line could not be logged") == 1
         log_file.parent.unlink()
         logs.logger("queue").info("found")
-        told, found = lines()
-        assert (told["event"], told["count"], told["level"]) == ("lines_lost", 3, "WARNING")
-        assert found["event"] == "found"
+        lost, line = lines()
+        assert (lost["event"], lost["count"], lost["level"]) == ("lines_lost", 3, "WARNING")
+        assert line["event"] == "found"
 
     def test_a_value_that_cannot_be_shown_costs_its_line_only(
         self, lines: Lines, capfd: pytest.CaptureFixture[str]
@@ -333,7 +333,7 @@ print("still here")
             text=True,
         )
         assert done.stdout == "still here\n", done.stderr
-        before, second, torn, told, after = file.read_text().splitlines()
+        before, second, torn, notice, after = file.read_text().splitlines()
         assert [json.loads(line)["event"] for line in (before, second, after)] == ["before", "second", "after"]
         assert len(torn) == 50
-        assert json.loads(told)["count"] == 5
+        assert json.loads(notice)["count"] == 5

@@ -147,8 +147,8 @@ def test_a_secret_with_escape_sequences_in_it_is_one_too(between: str) -> None:
     remember_secrets({"API_TOKEN": "correct-horse-battery"})
     for secret in ("sk-ant-api03-abcdefghij0123", "correct-horse-battery"):
         cut = f"{secret[:9]}{between}{secret[9:]}"
-        said = redact(f"it is {cut}, in colour")
-        assert said == "it is [redacted], in colour"
+        text = redact(f"it is {cut}, in colour")
+        assert text == "it is [redacted], in colour"
     innocent = f"all {between}green"
     assert redact(innocent) == innocent
 

@@ -25,8 +25,8 @@ def words(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
-def call(name: str, **given: Any) -> dict[str, Any]:
-    return {"type": "tool_use", "name": name, "input": given}
+def call(name: str, **tool_input: Any) -> dict[str, Any]:
+    return {"type": "tool_use", "name": name, "input": tool_input}
 
 
 def result(turns: int, cost: float, models: dict[str, tuple[int, int]], text: str = "done") -> dict[str, Any]:
@@ -43,41 +43,41 @@ def feed(transcript: Transcript, *events: dict[str, Any]) -> list[bool]:
 
 
 def test_usage_grows_with_each_answer_and_a_repeated_answer_counts_once() -> None:
-    said = Transcript()
-    feed(said, INIT, answer("m1", words("a"), cached=7), answer("m1", call("Bash", command="ls"), cached=7))
-    assert said.usage == Usage(17, 1, 0.0, 1)
-    feed(said, answer("m2", words("b"), wrote=3))
-    assert said.usage == Usage(27, 4, 0.0, 2)
+    transcript = Transcript()
+    feed(transcript, INIT, answer("m1", words("a"), cached=7), answer("m1", call("Bash", command="ls"), cached=7))
+    assert transcript.usage == Usage(17, 1, 0.0, 1)
+    feed(transcript, answer("m2", words("b"), wrote=3))
+    assert transcript.usage == Usage(27, 4, 0.0, 2)
 
 
 def test_a_subagents_answers_cost_tokens_but_are_no_turns() -> None:
-    said = Transcript()
-    feed(said, answer("m1", words("a")), answer("m2", words("b"), parent="toolu_1"))
-    assert said.usage == Usage(20, 2, 0.0, 1)
+    transcript = Transcript()
+    feed(transcript, answer("m1", words("a")), answer("m2", words("b"), parent="toolu_1"))
+    assert transcript.usage == Usage(20, 2, 0.0, 1)
 
 
 def test_a_result_is_the_exact_account_of_all_models() -> None:
-    said = Transcript()
-    feed(said, answer("m1", words("a")), result(2, 0.5, {"big": (100, 40), "small": (10, 4)}))
-    assert said.usage == Usage(120, 44, 0.5, 2)
+    transcript = Transcript()
+    feed(transcript, answer("m1", words("a")), result(2, 0.5, {"big": (100, 40), "small": (10, 4)}))
+    assert transcript.usage == Usage(120, 44, 0.5, 2)
 
 
 def test_accounts_are_of_the_session_but_turns_are_of_the_turn() -> None:
-    said = Transcript()
-    feed(said, result(2, 0.5, {"big": (100, 40)}), INIT, answer("m9", words("more")))
-    assert said.usage == Usage(115, 41, 0.5, 3)
-    feed(said, result(1, 0.7, {"big": (150, 60)}))
-    assert said.usage == Usage(155, 60, 0.7, 3)
+    transcript = Transcript()
+    feed(transcript, result(2, 0.5, {"big": (100, 40)}), INIT, answer("m9", words("more")))
+    assert transcript.usage == Usage(115, 41, 0.5, 3)
+    feed(transcript, result(1, 0.7, {"big": (150, 60)}))
+    assert transcript.usage == Usage(155, 60, 0.7, 3)
 
 
 def test_a_new_turn_makes_the_last_result_stale() -> None:
-    said = Transcript()
-    feed(said, INIT, result(1, 0.1, {}, "first"))
-    assert said.final_text() == "first"
-    feed(said, INIT)
-    assert said.result is None
-    feed(said, result(1, 0.1, {}, "second"))
-    assert said.final_text() == "second"
+    transcript = Transcript()
+    feed(transcript, INIT, result(1, 0.1, {}, "first"))
+    assert transcript.final_text() == "first"
+    feed(transcript, INIT)
+    assert transcript.result is None
+    feed(transcript, result(1, 0.1, {}, "second"))
+    assert transcript.final_text() == "second"
 
 
 @pytest.mark.parametrize(
@@ -91,37 +91,37 @@ def test_a_new_turn_makes_the_last_result_stale() -> None:
     ],
 )
 def test_progress_is_what_the_model_says_or_does(block: dict[str, Any], line: str) -> None:
-    said = Transcript(root="/w/t")
-    feed(said, answer("m1", block))
-    assert said.progress == line
+    transcript = Transcript(root="/w/t")
+    feed(transcript, answer("m1", block))
+    assert transcript.progress == line
 
 
 @pytest.mark.parametrize(("status", "words_of"), [(529, "status 529"), (None, "no answer")])
 def test_waiting_for_the_api_is_shown_but_is_no_progress(status: int | None, words_of: str) -> None:
-    said = Transcript()
+    transcript = Transcript()
     retry = {"type": "system", "subtype": "api_retry", "attempt": 3, "error_status": status}
-    assert feed(said, INIT, answer("m1", words("a")), retry) == [True, True, False]
-    assert said.progress == f"waiting for the API ({words_of}, try 3)"
+    assert feed(transcript, INIT, answer("m1", words("a")), retry) == [True, True, False]
+    assert transcript.progress == f"waiting for the API ({words_of}, try 3)"
 
 
 def test_events_arrive_in_pieces() -> None:
-    said = Transcript()
+    transcript = Transcript()
     data = json.dumps(answer("m1", words("é" * 50)), ensure_ascii=False).encode() + b"\n"
     for at in range(len(data)):
-        said.feed(data[at : at + 1])
-    assert said.progress == "é" * 50
-    assert not said.strays
+        transcript.feed(data[at : at + 1])
+    assert transcript.progress == "é" * 50
+    assert not transcript.strays
 
 
 def test_a_line_without_end_is_not_kept() -> None:
-    said = Transcript()
+    transcript = Transcript()
     for _ in range(70):
-        said.feed(b"x" * (1 << 20))
-    assert list(said.strays) == ["a line of more than 32 MB, which is no event"] * 2
-    feed(said, INIT)
-    said.feed(b"\n")
-    feed(said, answer("m1", words("a")))
-    assert said.progress == "a"
+        transcript.feed(b"x" * (1 << 20))
+    assert list(transcript.strays) == ["a line of more than 32 MB, which is no event"] * 2
+    feed(transcript, INIT)
+    transcript.feed(b"\n")
+    feed(transcript, answer("m1", words("a")))
+    assert transcript.progress == "a"
 
 
 @pytest.mark.parametrize(
@@ -139,21 +139,21 @@ def test_a_line_without_end_is_not_kept() -> None:
     ],
 )
 def test_what_is_no_event_is_kept_as_a_line_and_harms_nothing(line: bytes) -> None:
-    said = Transcript()
-    assert said.feed(line + b"\n")
-    assert len(said.strays) == 1
-    feed(said, answer("m1", words("a")))
-    assert said.usage == Usage(10, 1, 0.0, 1)
-    feed(said, result(1, 0.1, {"m": (1, 1)}))
-    assert said.final_text() == "done"
+    transcript = Transcript()
+    assert transcript.feed(line + b"\n")
+    assert len(transcript.strays) == 1
+    feed(transcript, answer("m1", words("a")))
+    assert transcript.usage == Usage(10, 1, 0.0, 1)
+    feed(transcript, result(1, 0.1, {"m": (1, 1)}))
+    assert transcript.final_text() == "done"
 
 
 def test_what_did_not_load_is_a_warning() -> None:
-    said = Transcript()
+    transcript = Transcript()
     errors = [{"plugin": "corral", "type": "x", "message": "bad manifest"}]
     servers = [{"name": "plugin:corral:corral", "status": "failed"}, {"name": "other", "status": "connected"}]
-    feed(said, {**INIT, "plugin_errors": errors, "mcp_servers": servers})
-    assert said.warnings == ["corral: bad manifest", "MCP server plugin:corral:corral failed"]
+    feed(transcript, {**INIT, "plugin_errors": errors, "mcp_servers": servers})
+    assert transcript.warnings == ["corral: bad manifest", "MCP server plugin:corral:corral failed"]
 
 
 def test_a_line_to_show_is_one_line_without_tricks() -> None:

@@ -31,8 +31,8 @@ def test_sessions_are_read_by_when_they_began_however_they_beat(any_database: Co
 
 
 def test_tasks_are_read_by_priority_and_age_whatever_becomes_of_the_one_before(any_database: Connection) -> None:
-    given = [{"title": f"t{number}", "description": "d", "priority": number % 4} for number in range(40)]
-    tasks.submit_batch(any_database, read_submissions(given), NOW, TaskRules())
+    submissions = [{"title": f"t{number}", "description": "d", "priority": number % 4} for number in range(40)]
+    tasks.submit_batch(any_database, read_submissions(submissions), NOW, TaskRules())
     whole = views.listing(any_database)
     assert [row["title"] for row in whole[:3]] == ["t3", "t7", "t11"]
     place = views.cursor(whole[14])

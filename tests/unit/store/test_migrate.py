@@ -58,8 +58,8 @@ def columns(path: Path) -> dict[str, set[tuple[object, ...]]]:
             for kind, name in made
             if kind in ("table", "view")
         }
-        found = {name: {tuple(row[1:]) for row in rows} for name, rows in tables.items() if "_fts_" not in name}
-        return {**found, "all": set(made)}
+        by_table = {name: {tuple(row[1:]) for row in rows} for name, rows in tables.items() if "_fts_" not in name}
+        return {**by_table, "all": set(made)}
 
 
 def test_the_revision_that_a_start_looks_for_is_the_newest_and_what_a_new_database_has(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_a_stored_database_opens_with_all_its_rows_and_has_what_a_new_one_has(tm
     old, new = tmp_path / "old.db", tmp_path / "new.db"
     stored(old, "0017")
     before = rows(old)
-    assert len([name for name, found in before.items() if found]) > 20 and len(before["audit_lines"]) > 100
+    assert len([name for name, rows in before.items() if rows]) > 20 and len(before["audit_lines"]) > 100
     open_schema(old)
     open_schema(new)
     names = (
@@ -128,9 +128,11 @@ def test_a_stored_database_has_what_the_tables_say_when_it_is_open(tmp_path: Pat
         is_table = {"include_object": lambda _, name, *__: "_fts" not in str(name)}  # see store/engine/search.py
         context = MigrationContext.configure(conn, opts={"compare_type": True, "render_as_batch": True, **is_table})
         # Expression indexes cannot be read back from SQLite; everything else must match.
-        found = [one for one in compare_metadata(context, metadata) if "priority" not in str(one)]
+        differences = [
+            difference for difference in compare_metadata(context, metadata) if "priority" not in str(difference)
+        ]
     engine.dispose()
-    assert found == []
+    assert differences == []
 
 
 def test_a_database_from_before_the_first_release_is_refused_and_left_as_it_is(tmp_path: Path) -> None:

@@ -59,19 +59,19 @@ def _python_type(column: Column[Any]) -> type | None:
 
 def _told(hint: Any) -> tuple[Any, bool]:
     """A type without None, and whether None was in it."""
-    rest = [one for one in get_args(hint) if one is not type(None)]
+    rest = [argument for argument in get_args(hint) if argument is not type(None)]
     is_optional = type(None) in get_args(hint)
     return (rest[0] if is_optional else hint), is_optional
 
 
 def _check(name: str, column: Column[Any], hint: Any) -> None:
-    told, is_optional = _told(hint)
+    expected, is_optional = _told(hint)
     wanted = _python_type(column)
     assert is_optional == bool(column.nullable), f"{name}: {column.nullable=}, but it is {hint}"
     if wanted is None:
-        assert told is Any or get_origin(told) in (list, dict), f"{name} is JSON, and not {hint}"
+        assert expected is Any or get_origin(expected) in (list, dict), f"{name} is JSON, and not {hint}"
     else:
-        assert told is wanted, f"{name} is {wanted.__name__}, and not {hint}"
+        assert expected is wanted, f"{name} is {wanted.__name__}, and not {hint}"
 
 
 def test_a_type_that_lacks_a_column_or_takes_none_for_granted_is_noticed() -> None:
@@ -86,16 +86,16 @@ def test_a_type_that_lacks_a_column_or_takes_none_for_granted_is_noticed() -> No
 
 def _modules() -> Iterator[ModuleType]:
     """Whatever speaks SQL: the engine's room, and each noun's ``store``."""
-    for found in pkgutil.walk_packages(corral.__path__, "corral."):
-        if "store" in found.name.split(".") and "migrations" not in found.name:
-            yield importlib.import_module(found.name)
+    for module_info in pkgutil.walk_packages(corral.__path__, "corral."):
+        if "store" in module_info.name.split(".") and "migrations" not in module_info.name:
+            yield importlib.import_module(module_info.name)
 
 
 PREPARED = {
-    f"{module.__name__.removeprefix('corral.')}.{name}": one
+    f"{module.__name__.removeprefix('corral.')}.{name}": value
     for module in _modules()
-    for name, one in vars(module).items()
-    if isinstance(one, Prepared)
+    for name, value in vars(module).items()
+    if isinstance(value, Prepared)
 }
 
 
@@ -133,16 +133,16 @@ def _statements(database: Connection, monkeypatch: pytest.MonkeyPatch) -> dict[s
     asked: dict[str, type] = {}
 
     def spy(module: ModuleType, fetch: Any) -> Any:
-        def seen(conn: Connection, query: Any, kind: type, *given: Any) -> Any:
+        def seen(conn: Connection, query: Any, kind: type, *arguments: Any) -> Any:
             if is_typeddict(kind):
                 columns, hints = query.exported_columns, get_type_hints(kind)
                 assert set(columns.keys()) == set(hints), f"{module.__name__}: {kind.__name__}"
                 for column in columns:
                     wanted = _python_type(column)
-                    told, _ = _told(hints[column.key])
-                    assert wanted is None or isinstance(column.type, NullType) or told is wanted, (kind, column.key)
+                    hinted, _ = _told(hints[column.key])
+                    assert wanted is None or isinstance(column.type, NullType) or hinted is wanted, (kind, column.key)
                 asked[kind.__name__] = kind
-            return fetch(conn, query, kind, *given)
+            return fetch(conn, query, kind, *arguments)
 
         return seen
 
@@ -171,8 +171,8 @@ def _statements(database: Connection, monkeypatch: pytest.MonkeyPatch) -> dict[s
         choices.running: (), choices.pinned_by_tasks: (), choices.tasks_of: ("x",), choices.newest: ("x", True),
         choices.unseen: (), improvements.undecided: (now,),
     }  # fmt: skip
-    for call, given in calls.items():
-        call(database, *given)
+    for call, arguments in calls.items():
+        call(database, *arguments)
     list(task_rows.ready(database, now))
     return asked
 
@@ -224,19 +224,19 @@ def _aliases(tree: ast.Module) -> set[str]:
 
 def _untyped(tree: ast.Module, names: set[str]) -> set[str]:
     """The functions that return such objects."""
-    found = set()
+    functions = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.returns is not None:
             parts = {ast.unparse(part) for part in ast.walk(node.returns)}
             if parts & {*ANYTHING, *names}:
-                found.add(node.name)
-    return found
+                functions.add(node.name)
+    return functions
 
 
 def test_what_the_store_returns_has_a_type() -> None:
     names = {"Payload"}.union(*(_aliases(tree) for tree in _sql().values()))
-    found = {f"{file}:{name}" for file, tree in _sql().items() for name in _untyped(tree, names)}
-    assert found == set(UNTYPED)
+    untyped = {f"{file}:{name}" for file, tree in _sql().items() for name in _untyped(tree, names)}
+    assert untyped == set(UNTYPED)
 
 
 def _typed() -> dict[str, ast.Module]:

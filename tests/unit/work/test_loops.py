@@ -38,7 +38,7 @@ def test_verdicts_together(verdicts: list[Verdict], all_: Verdict, any_: Verdict
 
 def row(number: int, score: float | None, verdict: Verdict = NO, duration_s: float = 1.0, **more: Any) -> IterationRow:
     evaluation = {"kind": "threshold", "verdict": str(verdict), "score": score, "evidence": f"is {score}"}
-    given: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "task_id": "t",
         "iteration": number,
         "attempt": number,
@@ -52,7 +52,7 @@ def row(number: int, score: float | None, verdict: Verdict = NO, duration_s: flo
         "started_at": "",
         "ended_at": "",
     }
-    return IterationRow(**{**given, **more})  # type: ignore[typeddict-item]
+    return IterationRow(**{**fields, **more})  # type: ignore[typeddict-item]
 
 
 def past(*rows: IterationRow, counted_from: int = 0, spec: dict[str, Any] | None = None) -> Past:
@@ -71,9 +71,9 @@ def past(*rows: IterationRow, counted_from: int = 0, spec: dict[str, Any] | None
 @pytest.mark.req("FR-LOOP-003")
 def test_the_best_is_the_one_with_the_best_number_and_of_equal_ones_the_last() -> None:
     def best(*scores: float | None) -> int:
-        found = past(*(row(number, score) for number, score in enumerate(scores, 1))).best()
-        assert found is not None
-        return found["iteration"]
+        iteration = past(*(row(number, score) for number, score in enumerate(scores, 1))).best()
+        assert iteration is not None
+        return iteration["iteration"]
 
     assert (best(1, 3, 2), best(3, 3, 2), best(None, -5, None)) == (2, 2, 2)
     assert past().best() is None
@@ -93,9 +93,9 @@ def test_limits_count_since_it_was_resumed() -> None:
 def test_a_plateau_ends_it_and_so_do_evaluations_without_a_verdict() -> None:
     def end(*scores: float | None) -> str | None:
         verdicts = [UNSURE if score is None else NO for score in scores]
-        rows = (row(number, one, verdicts[number - 1]) for number, one in enumerate(scores, 1))
-        found = past(*rows).end(Bounds(None, 1000))
-        return found and found[0]
+        rows = (row(number, score, verdicts[number - 1]) for number, score in enumerate(scores, 1))
+        ending = past(*rows).end(Bounds(None, 1000))
+        return ending and ending[0]
 
     assert end(1, 2, 2, 3, 3) is None and end(1, 3, 2, 3) == "plateau_reached"
     assert end(1, None, None) is None and end(1, None, None, None) == "criteria_inconclusive"
@@ -132,10 +132,10 @@ def test_targets(target: str, read: tuple[str, float]) -> None:
     assert ThresholdCriterion(command="x", target=target).comparison == read
 
 
-@pytest.mark.parametrize("found", ["nan", "inf", True, None, {}, "a lot", 10**400])
-def test_what_cannot_be_compared_is_no_number(found: Any) -> None:
+@pytest.mark.parametrize("value", ["nan", "inf", True, None, {}, "a lot", 10**400])
+def test_what_cannot_be_compared_is_no_number(value: Any) -> None:
     with pytest.raises(ValueError, match=r"none|compared|large"):
-        as_number(found)
+        as_number(value)
 
 
 def test_a_number_in_json() -> None:

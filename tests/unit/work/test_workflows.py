@@ -48,7 +48,11 @@ def state(board: Board, task_id: str) -> str:
 
 def test_it_waits_for_its_steps_and_is_completed_with_what_the_last_of_them_came_to(board: Board) -> None:
     root, steps = submit(board, THREE)
-    assert {name: state(board, one) for name, one in steps.items()} == {"a": "pending", "b": "waiting", "c": "pending"}
+    assert {name: state(board, task) for name, task in steps.items()} == {
+        "a": "pending",
+        "b": "waiting",
+        "c": "pending",
+    }
     assert state(board, root) == "waiting"
     for name in ("a", "b", "c"):
         assert state(board, root) == "waiting"
@@ -127,9 +131,9 @@ def test_its_first_steps_wait_for_what_it_waits_for_and_others_wait_for_it(board
         {"name": "before"}, workflow(step("a"), step("b", "a"), name="w", wait_for=["before"]), {"wait_for": ["w"]}
     )
     (first, _) = (row["task_id"] for row in board.do(lambda conn: family.steps(conn, root)))
-    assert [state(board, one) for one in (first, after)] == ["waiting", "waiting"]
+    assert [state(board, task) for task in (first, after)] == ["waiting", "waiting"]
     assert run_next(board) == before
-    assert [state(board, one) for one in (first, after)] == ["pending", "waiting"]
+    assert [state(board, task) for task in (first, after)] == ["pending", "waiting"]
     run_next(board)
     run_next(board)
     assert (state(board, root), state(board, after)) == ("completed", "pending")
@@ -169,7 +173,7 @@ def test_a_step_is_told_a_bounded_part_of_each_report_and_has_all_in_a_file(boar
     assert "## s0 (failed)\n\n## s1\n" + "x" * 3999 + "…\n\n## s2\n" in text
     assert text.endswith("5 more are in the file that CORRAL_RESULTS_FILE names.") and len(text) < 61_000
     entries = json.loads(Path(variables["CORRAL_RESULTS_FILE"]).read_text())
-    assert [one["step"] for one in entries] == names and entries[1]["result"]["text"] == "x" * 5000
+    assert [entry["step"] for entry in entries] == names and entries[1]["result"]["text"] == "x" * 5000
 
 
 def test_what_the_database_refuses_of_it_refuses_all_of_it(board: Board) -> None:
@@ -203,7 +207,7 @@ def test_a_step_whose_agents_land_each_their_own_is_over_once_all_of_them_have(
 
     def look() -> list[str]:
         board.do(lambda conn: combining.settle_all(conn, START, board.rules))
-        return [state(board, one) for one in (steps["a"], steps["b"], root)]
+        return [state(board, task) for task in (steps["a"], steps["b"], root)]
 
     for merge_id in ("m1", "m2"):
         row = board.claimed()

@@ -247,13 +247,13 @@ async def _after_tool(services: Services, event: HookEvent) -> Payload:
     def finish(conn: Connection, me: Holder) -> Payload:
         _guarded(conn, event, unguarded, now)
         violations = (verdicts.after_edit(conn, me, target, policy, now) for target in targets if has_written)
-        said = [*remarks, *filter(None, violations)]
+        texts = [*remarks, *filter(None, violations)]
         if event.recipient and has_written:
             _note_native(conn, event, now)
         if event.has_reader:
-            return _delivery(services, conn, event, said)
-        if said:
-            session_rows.notify(conn, event.actor, "\n".join(said), iso(now))
+            return _delivery(services, conn, event, texts)
+        if texts:
+            session_rows.notify(conn, event.actor, "\n".join(texts), iso(now))
         return {}
 
     return await _present(services, event, now, finish)

@@ -131,8 +131,8 @@ async def release(services: Services, call: ShellCall, changed: Mapping[str, Cha
     """End a command: keep the copies of files that it may have changed; drop the others where newer copies exist."""
     for top, change in (changed or {}).items():
         edited = services.runtime.edited_since(top, call.began)  # these are compared with their copies yet
-        told = [path for path in change.paths if literal_key(path, fold=services.fold).match_key not in edited]
-        services.runtime.told_of(top, told)
+        unedited = [path for path in change.paths if literal_key(path, fold=services.fold).match_key not in edited]
+        services.runtime.told_of(top, unedited)
     call.is_told = True
     for top, copies in call.saved.items():
         if not copies.files.isdisjoint((changed or {}).get(top, Changed()).paths):
@@ -230,10 +230,10 @@ def _tell(conn: Connection, services: Services, top: str, copies: Kept, changed:
     locks: dict[str, list[HeldLock]] = {}
     for row in lock_rows.others_in_checkout(conn, top, (), at):
         locks.setdefault(row["session_id"], []).append(row)
-    told: set[str] = set()
+    notified: set[str] = set()
     for session_id, rows in locks.items():
         if paths := _matched(services, changed, rows):
-            told.update(paths)
+            notified.update(paths)
             more = f" and {len(paths) - NAMED} more" if paths[NAMED:] else ""
             names = ", ".join(map(embedded, paths[:NAMED])) + more
             text = (
@@ -242,8 +242,8 @@ def _tell(conn: Connection, services: Services, top: str, copies: Kept, changed:
                 f"It was copied before: {restore_command(top, copies.ref, *paths[:NAMED])}"
             )
             session_rows.notify(conn, session_id, text, at)
-    if told:
-        paths = sorted(told)[:50]
+    if notified:
+        paths = sorted(notified)[:50]
         events.record(conn, at, EventKind.CHANGE_UNANNOUNCED({"paths": paths, "checkout": top}))
 
 

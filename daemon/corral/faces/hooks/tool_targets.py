@@ -66,8 +66,8 @@ def _named(command: str, bases: Iterable[Path], known: list[Path]) -> list[Path]
             path = _resolved(base, word)
             if path is not None:
                 inner = next((top for real, top in tops if path.is_relative_to(real)), None)
-                meant = [inner] if inner is not None else [top for real, top in tops if _stands_for(path, real)]
-                named += [top for top in meant if top not in named]
+                inside = [inner] if inner is not None else [top for real, top in tops if _stands_for(path, real)]
+                named += [top for top in inside if top not in named]
     return named
 
 

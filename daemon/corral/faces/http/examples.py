@@ -49,7 +49,7 @@ def example(schema: Mapping[str, Any], named: Mapping[str, Any], name: str = "",
     if (shape := _reference(schema)) is not None:
         return example(named[shape], named, name, (*inside, shape))
     if choices := schema.get("anyOf") or schema.get("oneOf"):
-        possible = [one for one in choices if one.get("type") != "null" and _reference(one) not in inside]
+        possible = [choice for choice in choices if choice.get("type") != "null" and _reference(choice) not in inside]
         return example(possible[0], named, name, inside) if possible else None
     return _of_type(schema, named, name, inside)
 
@@ -88,7 +88,7 @@ def asked(schema: Mapping[str, Any], named: Mapping[str, Any]) -> Any:
     if (shape := _reference(schema)) is not None:
         return asked(named[shape], named)
     if "anyOf" in schema:
-        return asked(next(one for one in schema["anyOf"] if one.get("type") != "null"), named)
+        return asked(next(choice for choice in schema["anyOf"] if choice.get("type") != "null"), named)
     if schema.get("examples"):
         return schema["examples"][0]
     shown = schema.get("required", ())

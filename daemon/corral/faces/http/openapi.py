@@ -29,8 +29,8 @@ def document(operations: Iterable[Operation]) -> dict[str, Any]:
     """The document of these operations, in their order."""
     shapes = _Shapes(known := [*operations])
     paths: dict[str, dict[str, Any]] = {}
-    for one in known:
-        paths.setdefault(one.path, {})[one.route.method.lower()] = _described(one, shapes)
+    for operation in known:
+        paths.setdefault(operation.path, {})[operation.route.method.lower()] = _described(operation, shapes)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -49,7 +49,7 @@ def document(operations: Iterable[Operation]) -> dict[str, Any]:
             },
             "examples": {
                 error.name: {"value": error(f"{sentence(error.__doc__)}.").to_wire()}
-                for error in _by_name(EVERY.union(*(one.errors for one in known)))
+                for error in _by_name(EVERY.union(*(operation.errors for operation in known)))
             },
         },
     }
@@ -64,9 +64,11 @@ class _Shapes:
 
     def __init__(self, operations: Iterable[Operation]) -> None:
         inputs: list[tuple[Any, Any, TypeAdapter[Any]]] = [("refusal", "serialization", TypeAdapter(Refusal))]
-        for one in operations:
-            inputs.append(((id(one), ""), "serialization", TypeAdapter(one.route.answer)))
-            inputs += [((id(one), argument.name), "validation", argument.adapter) for argument in one.arguments]
+        for operation in operations:
+            inputs.append(((id(operation), ""), "serialization", TypeAdapter(operation.route.answer)))
+            inputs += [
+                ((id(operation), argument.name), "validation", argument.adapter) for argument in operation.arguments
+            ]
         made, defined = TypeAdapter.json_schemas(inputs, ref_template="#/components/schemas/{model}")
         self._made = {key: schema for (key, _mode), schema in made.items()}
         self.named = defined["$defs"]
@@ -87,31 +89,31 @@ class _Shapes:
         return schema["properties"], schema.get("required", [])
 
 
-def _described(one: Operation, shapes: _Shapes) -> dict[str, Any]:
-    route = one.route
-    parameters = [*_parameters(one, shapes)]
+def _described(operation: Operation, shapes: _Shapes) -> dict[str, Any]:
+    route = operation.route
+    parameters = [*_parameters(operation, shapes)]
     made: dict[str, Any] = {
-        "tags": [one.tag],
-        "summary": one.summary,
-        "description": one.about,
-        "operationId": f"{one.tag.removesuffix('s')}.{route.handler.__name__}",
+        "tags": [operation.tag],
+        "summary": operation.summary,
+        "description": operation.about,
+        "operationId": f"{operation.tag.removesuffix('s')}.{route.handler.__name__}",
         "x-scope": route.scope.value,
         "x-changes": route.changes,
     }
     if parameters:
         made["parameters"] = parameters
-    for body in (argument for argument in one.arguments if argument.place == "body"):
-        schema = shapes.of(one, body.name)
+    for body in (argument for argument in operation.arguments if argument.place == "body"):
+        schema = shapes.of(operation, body.name)
         made["requestBody"] = {"content": {JSON: {"schema": schema, "example": examples.asked(schema, shapes.named)}}}
         if body.default is inspect.Parameter.empty:
             made["requestBody"]["required"] = True
-    schema = shapes.of(one)
+    schema = shapes.of(operation)
     content = {"schema": schema, "example": examples.example(schema, shapes.named)}
     success: dict[str, Any] = {"description": "Success.", "content": {route.media: content}}
     if any(parameter["name"] in ("after", "before") for parameter in parameters) and route.media == JSON:
         success["headers"] = {"Link": LINK}
     made["responses"] = {str(route.status): success}
-    own = {status: _refusal(errors, shapes.refusal) for status, errors in _by_status(one.errors).items()}
+    own = {status: _refusal(errors, shapes.refusal) for status, errors in _by_status(operation.errors).items()}
     made["responses"] |= own | {kind: {"$ref": f"#/components/responses/{kind}"} for kind in ("4XX", "5XX")}
     return made
 
@@ -140,14 +142,14 @@ def _refusal(errors: list[type[CorralError]], refusal: dict[str, Any]) -> dict[s
     }
 
 
-def _parameters(one: Operation, shapes: _Shapes) -> Iterator[dict[str, Any]]:
-    for argument in one.arguments:
+def _parameters(operation: Operation, shapes: _Shapes) -> Iterator[dict[str, Any]]:
+    for argument in operation.arguments:
         if argument.fields:
-            fields, required = shapes.fields(one, argument.name)
+            fields, required = shapes.fields(operation, argument.name)
             for name, schema in fields.items():
                 yield _parameter(name, "query", name in required, schema)
         elif argument.place != "body":
-            yield _parameter(argument.alias, argument.place, *_schema(argument, shapes.of(one, argument.name)))
+            yield _parameter(argument.alias, argument.place, *_schema(argument, shapes.of(operation, argument.name)))
 
 
 def _schema(argument: Argument, schema: dict[str, Any]) -> tuple[bool, dict[str, Any]]:
@@ -159,5 +161,5 @@ def _schema(argument: Argument, schema: dict[str, Any]) -> tuple[bool, dict[str,
 
 
 def _parameter(name: str, place: str, is_required: bool, schema: dict[str, Any]) -> dict[str, Any]:
-    said = {"description": schema["description"]} if "description" in schema else {}
-    return {"name": name, "in": place, "required": is_required, "schema": schema, **said}
+    description = {"description": schema["description"]} if "description" in schema else {}
+    return {"name": name, "in": place, "required": is_required, "schema": schema, **description}

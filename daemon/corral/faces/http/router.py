@@ -167,8 +167,8 @@ class Operation:
         """
         values: dict[str, Any] = {}
         problems: list[dict[str, str]] = []
-        said = scope["query_string"]
-        query = parse_qsl(said.decode("latin-1"), keep_blank_values=True) if said else []
+        query_string = scope["query_string"]
+        query = parse_qsl(query_string.decode("latin-1"), keep_blank_values=True) if query_string else []
         for argument in self.arguments:
             try:
                 if argument.place == "body":
@@ -220,7 +220,7 @@ def _without_marks(kind: Any) -> Any:
     """The type ``X`` of ``Annotated[X, …]`` and of ``X | None``."""
     while hasattr(kind, "__metadata__"):
         kind = kind.__origin__
-    others = [one for one in getattr(kind, "__args__", ()) if one is not type(None)]
+    others = [part for part in getattr(kind, "__args__", ()) if part is not type(None)]
     is_optional = type(None) in getattr(kind, "__args__", ()) and len(others) == 1
     return _without_marks(others[0]) if is_optional else kind
 
@@ -360,15 +360,15 @@ class Router:
         """
         if (operation := self._at.get((method, path))) is not None:
             return operation, {}
-        found = self._match(method, path)
-        if found is None and self._every is not None:
+        match = self._match(method, path)
+        if match is None and self._every is not None:
             async with self._loading:
                 if (every := self._every) is not None:
                     self._know(await self._services.work(lambda: described(every())))
                     self._every = None
-            found = self._match(method, path)
-        if found is not None:
-            return found
+            match = self._match(method, path)
+        if match is not None:
+            return match
         if any(operation.pattern.match(path) for operation in self._operations):
             raise MethodNotAllowed(f"{method} is not answered at this address.", remedy=_SEE)
         raise NotFound("There is no such address.", cause=NOT_IN_THIS_VERSION, remedy=_SEE)

@@ -142,7 +142,7 @@ class Pages:
     async def _needs(self) -> int:
         """How many conditions need a person; every page says so."""
         try:
-            return count(await self._services.store.read(lambda conn: needs_you(self._services, conn)))
+            return count(await self._services.store.read(needs_you, self._services))
         except DatabaseDamaged:
             return len(self._services.faults)
 

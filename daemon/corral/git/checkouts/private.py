@@ -108,7 +108,7 @@ def save(
     top: Path,
     name: str,
     at: datetime,
-    found: Ignored,
+    survey: Ignored,
     *,
     reason: str,
     head: str | None,
@@ -135,12 +135,12 @@ def save(
         GitFailed: Nothing was stored.
         OSError: The same.
     """
-    if not found.files and not found.left_out:
+    if not survey.files and not survey.left_out:
         return None
     store = _opened(repo)
-    left_out, entries = dict(found.left_out), dict[str, tuple[Signature, str, str]]()
-    fresh = [(path, seen) for path, seen in found.files.items() if known.get(path, (None,))[0] != seen]
-    entries.update({path: known[path] for path, seen in found.files.items() if known.get(path, (None,))[0] == seen})
+    left_out, entries = dict(survey.left_out), dict[str, tuple[Signature, str, str]]()
+    fresh = [(path, seen) for path, seen in survey.files.items() if known.get(path, (None,))[0] != seen]
+    entries.update({path: known[path] for path, seen in survey.files.items() if known.get(path, (None,))[0] == seen})
     with scratch.folder(repo) as folder:
         for batch in _batches(top, fresh, left_out, folder):
             shas = _store_blobs(store, [content for _, _, _, content in batch])

@@ -31,13 +31,13 @@ def set_aside(repo: Git) -> list[Path]:
     Raises:
         OSError: A folder of the objects cannot be read or written.
     """
-    found = []
+    files = []
     for folder in (repo.common_dir / "objects").glob("[0-9a-f][0-9a-f]"):
         for entry in os.scandir(folder):
             with suppress(FileNotFoundError):  # collected meanwhile
                 if _OBJECT.fullmatch(entry.name) and entry.stat(follow_symlinks=False).st_size == 0:
-                    found.append(Path(entry.path))
-    return [file if file.name.endswith(_ASIDE) else file.rename(f"{file}{_ASIDE}") for file in found]
+                    files.append(Path(entry.path))
+    return [file if file.name.endswith(_ASIDE) else file.rename(f"{file}{_ASIDE}") for file in files]
 
 
 def is_empty(git: Git, ref: str) -> bool:

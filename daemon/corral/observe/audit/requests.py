@@ -81,9 +81,9 @@ def _brief(answer: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """The values of an answer, but no content and nothing empty, and the ids of what it lists."""
     for name, value in answer.items():
         if value and name not in _UNTOLD:
-            told = _ids([value] if isinstance(value, dict) else value) if isinstance(value, (list, dict)) else value
-            if told:
-                yield name, told
+            brief = _ids([value] if isinstance(value, dict) else value) if isinstance(value, (list, dict)) else value
+            if brief:
+                yield name, brief
 
 
 def _ids(listed: Any) -> list[Any]:

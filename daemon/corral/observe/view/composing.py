@@ -45,16 +45,16 @@ MOST_RECENT = 10
 async def view(services: Services) -> View:
     """The view of this moment. Without a readable database it has the faults, and no rows."""
     try:
-        rows = await services.store.read(lambda conn: _of_rows(services, conn))
+        rows = await services.store.read(_of_rows, services)
     except DatabaseDamaged:
         rows = _without_rows(services)
     return View.model_validate({**rows, "needs_you_number": count(rows["needs_you"]), **_of_project(services)})
 
 
-def _of_rows(services: Services, conn: Connection) -> dict[str, Any]:
+def _of_rows(conn: Connection, services: Services) -> dict[str, Any]:
     now, pause = services.now(), services.of(Supervisor).pause
     return {
-        "needs_you": needs_you(services, conn),
+        "needs_you": needs_you(conn, services),
         "seq": events.newest(conn),
         **at_work(services, conn, now, MOST_SHOWN),
         **landing_order.queue(services, conn, MOST_SHOWN),

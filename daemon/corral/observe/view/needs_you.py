@@ -304,7 +304,7 @@ def faults(services: Services, _conn: Connection) -> Iterable[Need]:
 
 def untrusted_commands(services: Services, conn: Connection) -> Iterator[Need]:
     """Commands in the project's files, and in versions of agents that are chosen, that nobody approved."""
-    if commands := [*services.settings.untrusted(), *unapproved(services, conn)]:
+    if commands := [*services.settings.untrusted(), *unapproved(conn, services)]:
         error = not_trusted(commands)
         yield Need("untrusted_commands", f"{error.message} {error.cause}", "corral trust")
 
@@ -441,7 +441,7 @@ def _blocks(need: Need, ids: set[str], targets: set[str]) -> bool:
     return stops_all or not ids.isdisjoint(need.ids.values())
 
 
-def needs_you(services: Services, conn: Connection) -> list[dict[str, Any]]:
+def needs_you(conn: Connection, services: Services) -> list[dict[str, Any]]:
     """Everything that needs a person, in the order of :data:`SOURCES`; of many of a kind one entry stands for the last ones.
 
     Runs in a read transaction.

@@ -27,7 +27,7 @@ router = Routes("status_line", "/statusline", scope=MACHINE, callers=EVERYONE)
 @router.post("", changes=False)
 async def line(services: Services, status: ClientStatus) -> StatusLine:
     """A session in one line: its name, task, locks and mail, the queue, and what needs a person. Changes nothing."""
-    text = await services.store.read(lambda conn: status_line(services, conn, status.session_id))
+    text = await services.store.read(status_line, services, status.session_id)
     return StatusLine(line=text)
 
 
@@ -36,7 +36,7 @@ async def screen(services: Services, shown: ShownScreen) -> SessionScreen:
     """What the mod of a session draws; held until it differs from what is ``shown``, ``wait_s`` at most. Changes nothing."""
     deadline = time.monotonic() + shown.wait_s
     while True:
-        answer = await services.store.read(lambda conn: compose(services, conn, shown.session_id))
+        answer = await services.store.read(compose, services, shown.session_id)
         left_s = deadline - time.monotonic()
         if answer.shown != shown.shown or left_s <= 0 or services.stopping:
             return answer
@@ -51,7 +51,7 @@ MOST_OF_A_TASK, MOST_OF_A_NEED = 40, 80
 _QUEUED = (TaskStatus.PENDING, TaskStatus.WAITING, TaskStatus.RUNNING)
 
 
-def status_line(services: Services, conn: Connection, session_id: str | None) -> str:
+def status_line(conn: Connection, services: Services, session_id: str | None) -> str:
     """A session's name, task, locks and unread mail, then the queue, then what needs a person; one line of visible characters.
 
     Reads only: it is no heartbeat of the session. Of a session that Corral does not know only the project is told.
@@ -61,7 +61,7 @@ def status_line(services: Services, conn: Connection, session_id: str | None) ->
     open_tasks = sum(counts.get(status, 0) for status in _QUEUED)
     to_land = sum(landing.get(state, 0) for state in OPEN_MERGES)
     parts.append(f"queue {_number(open_tasks, 'task')}, {_number(to_land, 'merge')}" if open_tasks or to_land else "")
-    if needs := needs_you(services, conn):
+    if needs := needs_you(conn, services):
         parts.append(f"needs you ({count(needs)}): {_short(needs[0]['what'], MOST_OF_A_NEED)}")
     return " | ".join(part for part in parts if part) or "corral: nothing to do"
 

@@ -31,12 +31,12 @@ MOST_OF_A_REMEDY = 600
 """Characters: half a command is none."""
 
 
-def compose(services: Services, conn: Connection, session_id: str) -> SessionScreen:
+def compose(conn: Connection, services: Services, session_id: str) -> SessionScreen:
     """The screen of a session, of one moment. Reads only: it is no heartbeat."""
     now = services.now()
     target = services.settings.target().removeprefix("refs/heads/")
     held = locks.listing(conn, iso(now), limit=200)
-    needs = needs_you(services, conn)
+    needs = needs_you(conn, services)
     unread = mailbox.count_unread(conn, session_id)
     is_red = any(need["kind"] == "red_target" and need["ids"].get("target") == target for need in needs)
     standing: Standing = "red" if is_red else "green" if _is_proven(conn, target) else "not verified"

@@ -104,9 +104,9 @@ class Prepared(Generic[R]):
             conn.execute(statement, list(parameters))
             return
         raw, rows = self._begun(conn), list(map(self._values, parameters))
-        head, _, one = self._sql.rpartition("VALUES ")
+        head, _, placeholders = self._sql.rpartition("VALUES ")
         for several in (ROWS, 1):
-            sql = f"{head}VALUES {', '.join([one] * several)}"
+            sql = f"{head}VALUES {', '.join([placeholders] * several)}"
             while len(rows) >= several:
                 raw.execute(sql, [*chain.from_iterable(rows[:several])])
                 del rows[:several]

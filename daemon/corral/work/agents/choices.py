@@ -158,7 +158,7 @@ def step(services: Services, now: datetime) -> None:
         services.nudge("supervisor")
 
 
-def unapproved(services: Services, conn: Connection) -> list[Claim]:
+def unapproved(conn: Connection, services: Services) -> list[Claim]:
     """The commands in stored versions that tasks or agents are pinned to, or that are rolled out, and nobody approved."""
     stored = Choosing([*choices.running(conn), *choices.pinned_by_tasks(conn)]).stored()
     claims = {claim.digest: claim for version in stored for claim in claims_of(version)}
@@ -214,7 +214,7 @@ def _check_same_tasks(new: AgentVersionRow, old: AgentVersionRow) -> None:
 
 def _waits_for_trust(services: Services, row: AgentVersionRow) -> bool:
     def waits(conn: Connection) -> bool:
-        return any(claim.key.casefold() == f"agents.{row['agent']}" for claim in unapproved(services, conn))
+        return any(claim.key.casefold() == f"agents.{row['agent']}" for claim in unapproved(conn, services))
 
     return services.db.read(waits)
 

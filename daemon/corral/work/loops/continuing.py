@@ -77,7 +77,7 @@ def keep(context: WorktreeContext, task: TaskRow, worktree: WorktreeRow) -> None
     context.kept[task["task_id"]] = worktree["worktree_id"]
 
 
-def forsaken(context: WorktreeContext, conn: Connection) -> list[WorktreeRow]:
+def forsaken(conn: Connection, context: WorktreeContext) -> list[WorktreeRow]:
     """The kept worktrees whose task has ended, and will have no next iteration."""
     ended = [task_id for task_id in list(context.kept) if _has_ended(conn, task_id)]
     ids = [worktree_id for task_id in ended if (worktree_id := context.kept.pop(task_id, None)) is not None]

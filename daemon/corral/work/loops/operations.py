@@ -31,13 +31,13 @@ router = Routes("loops", "/loops", scope=PROJECT, callers=EVERYONE)
 @router.get("", answer=list[Loop])
 async def listing(services: Services) -> list[Payload]:
     """The loops, the newest first."""
-    return await services.store.read(lambda conn: loops.listing(services, conn))
+    return await services.store.read(loops.listing, services)
 
 
 @router.get("/{loop_id}", answer=LoopDetail)
 async def status(services: Services, loop_id: str) -> Payload:
     """Where a loop stands, named by its task."""
-    return await services.store.read(lambda conn: loops.status(services, conn, loop_id))
+    return await services.store.read(loops.status, services, loop_id)
 
 
 @router.get("/{loop_id}/history", answer=list[Iteration])

@@ -49,7 +49,7 @@ def find(conn: Connection, loop_id: str) -> Past:
     return past
 
 
-def status(services: Services, conn: Connection, loop_id: str) -> Payload:
+def status(conn: Connection, services: Services, loop_id: str) -> Payload:
     """Where a loop stands: its task's state, how many iterations of how many, the last verdict, the best iteration.
 
     ``counted_iterations`` and ``elapsed_s`` are what counts for its limits: since it was last resumed.
@@ -84,7 +84,7 @@ def _summary(services: Services, past: Past, task: TaskRow | None) -> Payload:
     }
 
 
-def listing(services: Services, conn: Connection) -> list[Payload]:
+def listing(conn: Connection, services: Services) -> list[Payload]:
     """The loops, the newest first."""
     loops = loop_rows.listing(conn, LISTED)
     return [_summary(services, find(conn, loop["task_id"]), task_rows.get(conn, loop["task_id"])) for loop in loops]
@@ -123,7 +123,7 @@ async def stop(services: Services, loop_id: str, reason: str) -> Payload:
     """Stop a loop; what its iterations made stays, and it can be resumed."""
     task_id = (await services.store.read(find, loop_id)).loop["task_id"]
     await app_tasks.cancel(services, task_id, reason=reason)
-    return await services.store.read(lambda conn: status(services, conn, task_id))
+    return await services.store.read(status, services, task_id)
 
 
 async def resume(
@@ -160,7 +160,7 @@ async def resume(
         spec = {**past.loop["spec"], **{name: value for name, value in limits.items() if value is not None}}
         loop_rows.change(conn, task_id, {"spec": LoopSpec.model_validate(spec).stored()})
         tasks.retry(conn, task_id, now, settings.tasks)
-        return status(services, conn, task_id)
+        return status(conn, services, task_id)
 
     answer = await services.store.write(act)
     services.nudge("supervisor")

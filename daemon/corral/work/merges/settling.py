@@ -50,7 +50,7 @@ async def submit(
     """
     now = services.now()
     onto = target or services.settings.target().removeprefix("refs/heads/")
-    owner = await services.store.read(lambda conn: tasks.find(conn, task_id)["task_id"]) if task_id else None
+    owner = (await services.store.read(tasks.find, task_id))["task_id"] if task_id else None
     row = await services.work(
         lambda: enqueue(
             services.db,

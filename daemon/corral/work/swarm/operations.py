@@ -13,7 +13,7 @@ router = Routes("swarm", "/swarm", scope=MACHINE, callers=EVERYONE)
 @router.get("")
 async def status(services: Services) -> Swarm:
     """The running agents, their use together (``limits``), and the limits that hold tasks back."""
-    return await services.store.read(lambda conn: swarm.status(services, conn))
+    return await services.store.read(swarm.status, services)
 
 
 @router.post("/agents/{agent_id}/kill")

@@ -40,7 +40,7 @@ def _name(conn: Connection, row: SwarmMember | WorkedAttempt) -> str:
     return row["agent_name"] or name_to_be(conn, row["session_id"])
 
 
-def status(services: Services, conn: Connection) -> Swarm:
+def status(conn: Connection, services: Services) -> Swarm:
     """The agents, the limits, and what holds tasks back."""
     supervisor, settings = services.of(Supervisor), services.settings()
     views = {view.task_id: view for view in supervisor.at_work()}

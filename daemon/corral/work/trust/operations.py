@@ -55,7 +55,7 @@ async def _untrusted(services: Services) -> list[UnapprovedCommand]:
             except ConfigInvalid:  # a broken file executes nothing; status and doctor say what is wrong with it
                 continue
         claims.update({claim.digest: claim for claim in services.of(RoadmapSupervision).unapproved()})
-        claims.update({claim.digest: claim for claim in services.db.read(partial(choices.unapproved, services))})
+        claims.update({claim.digest: claim for claim in services.db.read(choices.unapproved, services)})
         return [{"key": claim.key, "value": claim.value, "source": claim.source} for claim in claims.values()]
 
     return await services.work(look)

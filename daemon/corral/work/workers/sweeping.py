@@ -76,7 +76,7 @@ class Sweeper:
             self._bounds = bounds
             self._spawn(lambda: trim_pool(self._context))
         if self._context.kept:
-            for row in self._context.db.read(lambda conn: continuing.forsaken(self._context, conn)):
+            for row in self._context.db.read(continuing.forsaken, self._context):
                 self._spawn(self.rolling_back(row))
         if self.due is None or now < self.due <= now + timedelta(seconds=SWEEP_EVERY_S):
             return

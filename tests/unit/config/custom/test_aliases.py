@@ -16,7 +16,7 @@ def of(**commands: str) -> dict[str, Alias]:
 
 @pytest.mark.req("FR-CLI-009")
 @pytest.mark.parametrize(
-    ("command", "given", "words"),
+    ("command", "arguments", "words"),
     [
         ("task list", [], ["task", "list"]),
         ("task list", ["--json", "x y"], ["task", "list", "--json", "x y"]),
@@ -34,19 +34,19 @@ def of(**commands: str) -> dict[str, Alias]:
         ("other $1 --json", ["x"], ["task", "list", "--status", "x", "--json"]),
     ],
 )  # fmt: skip
-def test_an_alias_stands_for_words(command: str, given: list[str], words: list[str]) -> None:
+def test_an_alias_stands_for_words(command: str, arguments: list[str], words: list[str]) -> None:
     known = of(mine=command, other="task list --status $1")
-    assert expand(known, "mine", given, COMMANDS) == words
+    assert expand(known, "mine", arguments, COMMANDS) == words
 
 
 @pytest.mark.req("FR-CLI-009")
 def test_a_missing_argument_is_named() -> None:
-    for command, given, missing in (
+    for command, arguments, missing in (
         ("task list --status $1 $2", ["a"], "$2"), ("task list --agent $who", [], "--who"),
         ("task list --agent $who", ["--who"], "--who"),
     ):  # fmt: skip
         with pytest.raises(InvalidInput, match=f"needs .?{missing.strip('$')}") as refused:
-            expand(of(mine=command), "mine", given, COMMANDS)
+            expand(of(mine=command), "mine", arguments, COMMANDS)
         assert command in refused.value.cause
 
 
@@ -79,10 +79,10 @@ def test_a_command_is_a_text_that_begins_with_a_command(wrong: object) -> None:
 
 
 def test_later_files_win() -> None:
-    found = aliases_of(
+    aliases = aliases_of(
         {"one": {"alias": {"x": "task list", "y": "status"}}, "two": {"alias": {"x": "merge list"}}, "three": {}}
     )
-    assert {name: (alias.command, alias.source) for name, alias in found.items()} == {
+    assert {name: (alias.command, alias.source) for name, alias in aliases.items()} == {
         "x": ("merge list", "two"),
         "y": ("status", "one"),
     }

@@ -59,7 +59,7 @@ def test_one_value_changes_and_all_comments_stay(path: str, value: Any, line: st
         made = made.replace(b"order  # slow", b"order\n# slow")
     assert comments(FILE.encode()) == comments(made)
     before, after = FILE.splitlines(), made.decode().splitlines()
-    removed = [one for one in before if one not in after]
+    removed = [line for line in before if line not in after]
     assert len(removed) <= (3 if path == "landing.verify" else 1), removed
     made = made.replace(b"order\n# slow", b"order  # slow")
     again = with_value(made, path.split("."), value)

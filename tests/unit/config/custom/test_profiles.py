@@ -68,11 +68,11 @@ def test_a_profile_of_one_file_wins_over_the_base_settings_of_another_and_a_vari
     )
     (sealed / ".corral").mkdir()
     (sealed / ".corral" / "config.yaml").write_text("profiles: {production: {tasks: {ageing_s: 4}}, mine: {}}\n")
-    found = read("production", CORRAL_SUPERVISOR_MAX_AGENTS="1")
-    assert (found.settings.tasks.max_retries, found.settings.tasks.ageing_s) == (2, 4)
-    assert found.settings.supervisor.max_agents == 1
-    assert found.sources["tasks.ageing_s"] == USER_FILE
-    assert found.layers["supervisor.max_agents"] == [
+    profile = read("production", CORRAL_SUPERVISOR_MAX_AGENTS="1")
+    assert (profile.settings.tasks.max_retries, profile.settings.tasks.ageing_s) == (2, 4)
+    assert profile.settings.supervisor.max_agents == 1
+    assert profile.sources["tasks.ageing_s"] == USER_FILE
+    assert profile.layers["supervisor.max_agents"] == [
         Layer(TEAM_FILE, 2, "small"), Layer(LOCAL_FILE, 7, "small"), Layer("CORRAL_SUPERVISOR_MAX_AGENTS", 1),
     ]  # fmt: skip
     assert read(None, CORRAL_PROFILE="mine").settings.tasks.max_retries == 5
@@ -82,9 +82,9 @@ def test_a_profile_of_one_file_wins_over_the_base_settings_of_another_and_a_vari
 def test_for_landing_only_profiles_count_that_the_target_has_committed(read: Any, project: Project) -> None:
     (project.home / "local.yaml").write_text("profiles: {production: {landing: {verify: ['true'], timeout_s: 5}}}\n")
     committed = "landing: {verify: [checked]}\nprofiles: {small: {landing: {verify: [small]}}}\n"
-    found = read("production", committed)
-    assert (found.settings.landing.verify, found.settings.landing.timeout_s) == (["small"], 5)
-    assert found.sources["landing.verify"] == COMMITTED_FILE and found.of_profiles["landing.verify"] == "small"
+    profile = read("production", committed)
+    assert (profile.settings.landing.verify, profile.settings.landing.timeout_s) == (["small"], 5)
+    assert profile.sources["landing.verify"] == COMMITTED_FILE and profile.of_profiles["landing.verify"] == "small"
     assert read("default", committed).settings.landing.verify == ["checked"]
     assert read("production", "profiles: {production: {}}").settings.landing.verify == ["true"]
 

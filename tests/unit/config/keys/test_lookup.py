@@ -22,8 +22,8 @@ def key_of(place: str) -> str:
 class StoredInMemory:
     """A keychain's answers."""
 
-    def __init__(self, found: str | None, error: Exception | None = None) -> None:
-        self.found, self.error, self.asked = found, error, 0
+    def __init__(self, stored: str | None, error: Exception | None = None) -> None:
+        self.found, self.error, self.asked = stored, error, 0
 
     def get(self) -> str | None:
         self.asked += 1
@@ -103,8 +103,8 @@ def test_a_dotenv_that_is_too_large_unreadable_or_no_file_gives_no_key(having: H
     assert places.find() is None
     file.rmdir()
     file.write_text("ANTHROPIC_API_KEY=$HOME${ANTHROPIC_API_KEY}\n")
-    found = places.find()
-    assert found and found.value == "$HOME${ANTHROPIC_API_KEY}", "nothing is expanded"
+    key = places.find()
+    assert key and key.value == "$HOME${ANTHROPIC_API_KEY}", "nothing is expanded"
 
 
 @pytest.mark.req("FR-CONFIG-004")

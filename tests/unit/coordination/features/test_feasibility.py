@@ -62,9 +62,9 @@ def test_no_overlap_is_missed_by_looking_only_at_what_is_near() -> None:
     taken = keys[: len(keys) // 2]
     ground = ClaimIndex({str(n): [key] for n, key in enumerate(taken)})
     for key in keys:
-        meant = {str(n) for n, other in enumerate(taken) if keys_overlap(key, other)}
-        assert set(ground.judge([key]).meetings) == meant
-        assert ground.is_near(key.file_path) or not meant
+        overlapping = {str(n) for n, other in enumerate(taken) if keys_overlap(key, other)}
+        assert set(ground.judge([key]).meetings) == overlapping
+        assert ground.is_near(key.file_path) or not overlapping
 
 
 def test_tasks_whose_claims_share_no_file_go_side_by_side() -> None:

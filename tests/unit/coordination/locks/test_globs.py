@@ -129,7 +129,7 @@ def test_a_common_path_is_never_missed(left: tuple[Any, ...], right: tuple[Any, 
 def test_matching_is_membership(pattern: tuple[Any, ...], path: tuple[str, ...]) -> None:
     folders_above = [path[:at] for at in range(1, len(path))]
     assert compiled(spelled(pattern)).matches("/".join(path)) == any(
-        path_matches(pattern, one) for one in (path, *folders_above)
+        path_matches(pattern, folder) for folder in (path, *folders_above)
     )
 
 

@@ -67,7 +67,7 @@ def test_what_overlaps_is_found_whichever_way_it_is_looked_for(held: list[str], 
         overlaps = Overlaps(conn, ["a"], NOW)
         for text in asked:
             key = parse_key(text)
-            alone = {parse_key(one).match_key for one in held if keys_overlap(key, parse_key(one))}
+            alone = {parse_key(lock_key).match_key for lock_key in held if keys_overlap(key, parse_key(lock_key))}
             assert {row["match_key"] for row in overlaps.of(key)} == alone, text
     engine.dispose()
 
@@ -90,17 +90,17 @@ def test_of_many_the_first_to_expire_are_told(conn: Connection) -> None:
     for number in range(20):
         hold(conn, [f"f{number}.py"], expires_at=after(NOW, 1000 - number))
     for key in ("*.py", "**", "*", "**/*.py"):
-        told = Overlaps(conn, ["a"], NOW).of(parse_key(key), 3)
-        assert [row["file_path"] for row in told] == ["f19.py", "f18.py", "f17.py"]
+        rows = Overlaps(conn, ["a"], NOW).of(parse_key(key), 3)
+        assert [row["file_path"] for row in rows] == ["f19.py", "f18.py", "f17.py"]
 
 
 def test_a_refusal_tells_of_some_and_of_each_path_at_least_one(conn: Connection) -> None:
     hold(conn, [f"d{number % 40}/f{number}.py" for number in range(3000)])
     with pytest.raises(LockHeld) as refused:
         acquire(conn, [parse_key(f"d{number}") for number in range(40)], Holder("a"), NOW, ttl_s=60)
-    told = [found["requested"] for found in refused.value.details["conflicts"]]
-    assert len(told) <= lock_table.MOST_IN_ALL + 40 and set(told) == {f"d{number}" for number in range(40)}
-    assert max(map(told.count, told)) == lock_table.MOST_TOLD
+    requested = [conflict["requested"] for conflict in refused.value.details["conflicts"]]
+    assert len(requested) <= lock_table.MOST_IN_ALL + 40 and set(requested) == {f"d{number}" for number in range(40)}
+    assert max(map(requested.count, requested)) == lock_table.MOST_TOLD
 
 
 def test_more_than_can_be_compared_is_refused_by_name(conn: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,9 +152,9 @@ def test_a_path_is_compared_with_the_globs_that_begin_as_it_does(conn: Connectio
 @only_sqlite
 def test_globs_that_may_be_anywhere_read_all_locks_once(conn: Connection) -> None:
     hold(conn, [f"src/d{number % 97}/f{number}.py" for number in range(2000)])
-    one = steps(conn, lambda: lock_table.blockers(conn, _wild(1), Holder("a"), NOW, exclusive=True))
+    of_one_pattern = steps(conn, lambda: lock_table.blockers(conn, _wild(1), Holder("a"), NOW, exclusive=True))
     ten = steps(conn, lambda: lock_table.blockers(conn, _wild(10), Holder("a"), NOW, exclusive=True))
-    assert ten < one + 500
+    assert ten < of_one_pattern + 500
 
 
 def _wild(many: int) -> list[LockKey]:

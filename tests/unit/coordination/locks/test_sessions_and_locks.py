@@ -146,7 +146,7 @@ def test_several_keys_are_taken_all_or_none(conn: Connection) -> None:
     keys = [parse_key(path) for path in ("a.py", "b.py", "c.py")]
     with pytest.raises(LockHeld) as caught:
         acquire(conn, keys, Holder("b"), NOW, ttl_s=600)
-    assert [found["file_path"] for found in caught.value.details["conflicts"]] == ["b.py"]
+    assert [conflict["file_path"] for conflict in caught.value.details["conflicts"]] == ["b.py"]
     assert _held(conn) == {("a", "b.py")}
 
 
@@ -215,17 +215,17 @@ def test_the_end_of_a_session_frees_what_it_and_its_subagents_hold(conn: Connect
     assert _held(conn) == {("b", "z")}
     assert {row["session_id"] for row in session_rows.live(conn)} == {"b", "c"}
     over = [row["session_id"] for row in events.recent(conn) if row["kind"] == "session.ended"]
-    assert sorted(str(one) for one in over) == ["a", "child"], "whoever wrote to either is told"
+    assert sorted(str(session) for session in over) == ["a", "child"], "whoever wrote to either is told"
     assert session_registry.end(conn, "a", "ended", NOW) is None
 
 
 def _doomed(conn: Connection, now: datetime, **over: object) -> set[str]:
-    given: dict[str, object] = {
+    signs: dict[str, object] = {
         "awake_since": NOW,
         "is_running": lambda _pid, _started: True,
         **over,
     }
-    return set(sweep.judge(conn, now, Seen(**given), stall_after_s=900, end_after_s=1800))  # type: ignore[arg-type]
+    return set(sweep.judge(conn, now, Seen(**signs), stall_after_s=900, end_after_s=1800))  # type: ignore[arg-type]
 
 
 def _shown(conn: Connection) -> dict[str, str]:

@@ -62,7 +62,7 @@ def test_an_address_is_a_name_an_id_a_role_or_everybody(conn: Connection, to: li
     addresses.bind(conn, "c", "Sisyphus", NOW)
     team = {"reviewer": ["Ben", "Sisyphus", "Absent"], "tester": ["Absent"]}
     sent = messages.send(conn, ANN, _letter(*to), NOW, roles=team.get)
-    assert {one["session_id"] for one in sent.recipients} == reached
+    assert {recipient["session_id"] for recipient in sent.recipients} == reached
     assert len(sent.recipients) == len(reached)
 
 
@@ -115,7 +115,7 @@ def test_a_key_sends_once_and_stands_for_one_message(conn: Connection) -> None:
     first = messages.send(conn, ANN, _letter("Ben", idempotency_key="k"), NOW)
     again = messages.send(conn, ANN, _letter("Ben", idempotency_key="k"), NOW + timedelta(hours=1))
     assert (again.message["seq"], again.replayed, first.replayed) == (first.message["seq"], True, False)
-    assert [one["session_id"] for one in again.recipients] == ["b"]
+    assert [recipient["session_id"] for recipient in again.recipients] == ["b"]
     for other in (_letter("Cid", idempotency_key="k"), _letter("Ben", body="Other", idempotency_key="k")):
         with pytest.raises(IdempotencyKeyConflict):
             messages.send(conn, ANN, other, NOW)
@@ -151,7 +151,7 @@ def test_an_answer_goes_to_the_sender_in_the_thread_with_the_importance(conn: Co
     assert (answer["importance"], answer["ack_required"], answer["reply_to"]) == (
         "urgent", True, first.message["message_id"],
     )  # fmt: skip
-    assert [(one["name"], one["role"]) for one in more.recipients] == [("Ben", "to"), ("Cid", "cc")]
+    assert [(recipient["name"], recipient["role"]) for recipient in more.recipients] == [("Ben", "to"), ("Cid", "cc")]
     assert [row["body"] for row in mailbox.thread(conn, "batch-7")] == ["Good", "Fine", "How are you?"]
     assert [row["body"] for row in mailbox.thread(conn, "batch-7", before=answer["seq"])] == ["How are you?"]
     assert len(list(mailbox.thread(conn, str(first.message["seq"])))) == 3
@@ -223,7 +223,7 @@ def test_a_sender_is_told_what_is_stored(conn: Connection) -> None:
     session_registry.end(conn, "c", "ended", NOW)
     sent = messages.send(conn, ANN, _letter("Ben", cc=("Cid",)), NOW)
     assert sent.recipients == message_rows.recipients(conn, sent.message["seq"])
-    assert [one["state"] for one in sent.recipients] == ["queued", "bounced"]
+    assert [recipient["state"] for recipient in sent.recipients] == ["queued", "bounced"]
 
 
 def test_the_index_is_never_far_behind(conn: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,7 +290,7 @@ def test_no_session_arrives_under_a_name_that_means_another(conn: Connection, ch
     person = session_registry.register(conn, Arrival(session_id="p", agent_type="person", agent_name=chosen), NOW)
     assert names.holders(conn, person["agent_name"]) == [person]
     sent = messages.send(conn, ANN, _letter("sisyphus", "Ben"), NOW)
-    assert {one["session_id"] for one in sent.recipients} == {"b", "c"}
+    assert {recipient["session_id"] for recipient in sent.recipients} == {"b", "c"}
 
 
 def test_a_name_that_is_found_is_nobody_elses_in_any_case(conn: Connection) -> None:
@@ -319,12 +319,12 @@ def test_a_blind_copy_is_known_to_its_recipient_and_its_sender_only(conn: Connec
     session_registry.end(conn, "c", "ended", NOW)
     messages.send(conn, ANN, _letter("Ben", bcc=("Cid",)), NOW)
     search.learn(conn, "messages")
-    for asker, found in (("c", 1), ("a", 1), ("b", 0), (None, 0)):
-        assert len(list(mailbox.find(conn, "Hello", session_id="c", asker=asker))) == found
+    for asker, count in (("c", 1), ("a", 1), ("b", 0), (None, 0)):
+        assert len(list(mailbox.find(conn, "Hello", session_id="c", asker=asker))) == count
     assert [row["addressed"] for row in inbox(conn, None)] == ["Ben"]
     assert _subjects(conn, "c", blind=False) == [] != _subjects(conn, "c")
-    (told,) = (row for row in events.listing(conn) if row["kind"] == "message.sent")
-    assert told["data"]["bounced"] == []
+    (event,) = (row for row in events.listing(conn) if row["kind"] == "message.sent")
+    assert event["data"]["bounced"] == []
 
 
 def test_of_two_names_of_one_instant_a_session_goes_by_its_own(conn: Connection) -> None:

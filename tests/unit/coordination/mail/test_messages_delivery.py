@@ -42,9 +42,9 @@ def test_mail_enters_the_context_once_oldest_first_as_much_as_fits(conn: Connect
         messages.send(conn, ANN, _letter("Ben", subject=f"Part {number}", body="x" * 2500), NOW)
     waits = mailing.waits(conn, "b")
     assert waits is not None and "5 unread messages" in waits
-    told = ["\n".join(mailing.deliver(conn, "b", MailWay.HOOK, NOW)) for _ in range(4)]
-    assert [[f"Part {n}" in text for n in range(5)].count(True) for text in told] == [2, 2, 1, 0]
-    assert "3 more will follow" in told[0]
+    texts = ["\n".join(mailing.deliver(conn, "b", MailWay.HOOK, NOW)) for _ in range(4)]
+    assert [[f"Part {n}" in text for n in range(5)].count(True) for text in texts] == [2, 2, 1, 0]
+    assert "3 more will follow" in texts[0]
     assert mailing.waits(conn, "b") is None
     assert {(row["state"], row["way"]) for row in inbox(conn, "b")} == {("injected", "hook")}
     message_rows.put_back(conn, "b", iso(NOW), iso(NOW))

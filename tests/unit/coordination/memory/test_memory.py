@@ -156,8 +156,8 @@ def many(conn: Connection, number: int, what: str = "The build") -> None:
     """So many memories, one a minute, each with the same words."""
     common = {"agent_name": "B", "session_id": "b", "event_type": "discovery", "details": None, "outcome": None,
               "lessons": ["use ccache"], "tags": ["build"], "times": 1}  # fmt: skip
-    for one in range(number):
-        at, name = iso(NOW - timedelta(minutes=number - one)), f"{what} {one}"
+    for index in range(number):
+        at, name = iso(NOW - timedelta(minutes=number - index)), f"{what} {index}"
         memory_rows.create(conn, {**common, "memory_id": name, "digest": name, "summary": f"{name} is slow",
                            "created_at": at, "seen_at": at})  # fmt: skip
 

@@ -145,8 +145,8 @@ def test_whoever_asks_and_names_no_threshold_means_fifteen_minutes(fleet: Fleet,
         async def clean_up() -> dict[str, Any]:
             return await (cleanup_dead_agents() if by == "mcp" else cleanup(services, Cleanup.model_validate({})))
 
-        said = asyncio.run(clean_up())
-        return said["success"], said["agents_cleaned"], said["locks_released"]
+        answer = asyncio.run(clean_up())
+        return answer["success"], answer["agents_cleaned"], answer["locks_released"]
 
     fleet.arrive("dead")
     fleet.passes(14 * MINUTE)
@@ -269,11 +269,11 @@ def test_a_crowd_that_dies_beside_those_who_claim_leaves_every_task_to_one(fleet
             claimer.result()
     held = fleet.db.read(lambda conn: task_rows.held_by(conn, [f"alive-{number}" for number in range(3)]))
     assert {row["task_id"]: row["session_id"] for row in held} == claimed and len(claimed) == crowd
-    told = Counter(
+    counts = Counter(
         (row["kind"], row["session_id"]) for row in fleet.db.read(lambda conn: events.listing(conn, limit=10_000))
     )
     for number in range(crowd):
-        assert told["session.ended", f"s{number}"] == told["task.requeued", f"s{number}"] == 1
+        assert counts["session.ended", f"s{number}"] == counts["task.requeued", f"s{number}"] == 1
 
 
 def test_one_session_whose_end_fails_does_not_keep_the_others_from_theirs(

@@ -25,7 +25,7 @@ USE = {"type": "tool_use", "id": "1", "name": "Bash", "input": {}}
 
 
 @pytest.mark.parametrize(
-    ("lines", "said"),
+    ("lines", "words"),
     [
         ([_line(_text("First.")), _line(_text("Second."), USE)], "Second."),
         ([_line(_text("First.")), _line(USE), _line(_text("Result"), kind="user")], "First."),
@@ -49,10 +49,10 @@ USE = {"type": "tool_use", "id": "1", "name": "Bash", "input": {}}
         ([], None),
     ],
 )
-def test_the_last_thing_that_was_said_is_found(tmp_path: Path, lines: list[str], said: str | None) -> None:
+def test_the_last_thing_that_was_said_is_found(tmp_path: Path, lines: list[str], words: str | None) -> None:
     file = tmp_path / "a.jsonl"
     file.write_text("\n".join(lines))
-    assert last_words(str(file)) == said
+    assert last_words(str(file)) == words
 
 
 def test_only_the_end_of_a_long_one_is_read(tmp_path: Path) -> None:

@@ -132,11 +132,9 @@ CASES = [(kind, command) for kind, commands in DANGEROUS.items() for command in 
 
 @pytest.mark.parametrize(("kind", "command"), CASES)
 def test_it_is_recognised(kind: str, command: str) -> None:
-    found = danger(command)
-    assert found is not None and found.kind == kind
-    assert (
-        danger(found.alternative.split("`")[1].replace("<your files>", "a.py").replace("<your file>", "a.py")) is None
-    )
+    risk = danger(command)
+    assert risk is not None and risk.kind == kind
+    assert danger(risk.alternative.split("`")[1].replace("<your files>", "a.py").replace("<your file>", "a.py")) is None
 
 
 FRAMES = [
@@ -183,8 +181,8 @@ FRAMES = [
 @pytest.mark.parametrize("frame", FRAMES)
 def test_it_is_recognised_wherever_it_stands(frame: str) -> None:
     for kind, commands in DANGEROUS.items():
-        found = danger(frame.format(commands[0]))
-        assert found is not None and found.kind == kind
+        risk = danger(frame.format(commands[0]))
+        assert risk is not None and risk.kind == kind
 
 
 @pytest.mark.parametrize(
@@ -232,8 +230,8 @@ def test_it_is_recognised_wherever_it_stands(frame: str) -> None:
     ],
 )
 def test_spellings_of_one_danger(command: str) -> None:
-    found = danger(command)
-    assert found is not None and found.kind == "git stash"
+    risk = danger(command)
+    assert risk is not None and risk.kind == "git stash"
 
 
 HARMLESS = [

@@ -36,8 +36,8 @@ def test_no_text_is_too_strange(text: str) -> None:
 def test_quoted_text_is_data_and_what_follows_is_not(text: str) -> None:
     quoted = "'" + text.replace("'", "'\\''") + "'"
     assert danger(f"echo {quoted} git stash") is None
-    found = danger(f"echo {quoted}; git stash")
-    assert found is not None and found.kind == "git stash"
+    risk = danger(f"echo {quoted}; git stash")
+    assert risk is not None and risk.kind == "git stash"
 
 
 UNITS = [
@@ -91,6 +91,6 @@ def test_the_work_grows_with_the_length_alone(unit: str) -> None:
 
 def test_what_a_very_long_text_ends_with_is_seen() -> None:
     """A megabyte with ``--all``."""
-    found = danger("(a 'x'; b); " * examples(84_000) + "git stash")
-    assert found is not None and found.kind == "git stash"
+    risk = danger("(a 'x'; b); " * examples(84_000) + "git stash")
+    assert risk is not None and risk.kind == "git stash"
     assert not is_read_only("ls " * examples(333_000))

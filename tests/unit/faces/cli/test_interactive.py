@@ -51,30 +51,30 @@ def test_ten_thousand_rows_cost_what_the_screen_shows() -> None:
         return RowTable([Column("NAME", value)], lambda row: str(row["n"]), glyphs=RICH, empty="None.")
 
     async def script(player: Player) -> None:
-        found = player.app.query_one(RowTable)
-        found.show_rows([{"n": number} for number in range(ROWS)])
+        table = player.app.query_one(RowTable)
+        table.show_rows([{"n": number} for number in range(ROWS)])
         await player.sees("row 20")
         for _ in range(30):
-            found.move(found.visible_rows)
+            table.move(table.visible_rows)
             await player.press("x")
-        assert found.row == {"n": 30 * 23}
-        found.move_to(ROWS)
+        assert table.row == {"n": 30 * 23}
+        table.move_to(ROWS)
         await player.sees(f"row {ROWS - 1}")
         drawn = len(asked)
         assert drawn < 40 * 24 * 3, "only lines of the screen are made"
-        rows = [dict(row) for row in found.rows]
+        rows = [dict(row) for row in table.rows]
         rows[-1]["n"] = -1
-        found.show_rows(rows)
+        table.show_rows(rows)
         await player.sees("row -1")
         assert len(asked) - drawn < 24 * 6
         await player.press("x")
         before = len(asked)
-        found.show_rows([dict(row) for row in rows])
+        table.show_rows([dict(row) for row in rows])
         await player.press("x")
         assert len(asked) == before, "what did not change is not drawn"
-        found.show_rows(rows[-5:])
-        assert found.row == rows[-1], "the cursor keeps its row"
-        found.show_rows([])
+        table.show_rows(rows[-5:])
+        assert table.row == rows[-1], "the cursor keeps its row"
+        table.show_rows([])
         await player.sees("None.")
 
     play_app(Alone(table), script)
@@ -137,7 +137,7 @@ def test_an_age_has_one_unit() -> None:
         "2026-01-10T09:00:00.000Z",
         "2026-01-02T12:00:00.000Z",
     )
-    assert [short_age(one, now) for one in instants] == ["now", "12m", "3h", "8d"] and short_age(None) == ""
+    assert [short_age(instant, now) for instant in instants] == ["now", "12m", "3h", "8d"] and short_age(None) == ""
 
 
 def need(kind: str, reason: str, title: str | None = None, *, outcome: str | None = None, **ids: str) -> Row:
@@ -177,15 +177,15 @@ def test_what_needs_a_person_says_which_key_settles_it(row: Row, kind: str, key:
 
 @pytest.mark.parametrize("width", [1, 12, 20, 33, 60, 80, 200])
 def test_the_condition_under_the_cursor_fits_a_terminal_of_any_width(width: int) -> None:
-    for one in (
+    for entry in (
         need("merge_approval", "it changes CLAUDE.md", "A", merge_id="m"),
         need("waiting_session", "Ann is waiting for permission for Write of deploy.sh", session_id="s"),
         need("database_damaged", "The file is damaged"),
     ):
         text = "".join(
-            part for part, _ in lines.hint({**one, "remedy": "corral " * 20}, RICH, width, 3, {"recent": []})
+            part for part, _ in lines.hint({**entry, "remedy": "corral " * 20}, RICH, width, 3, {"recent": []})
         )
-        key = main_key(one).partition(" ")[0]
+        key = main_key(entry).partition(" ")[0]
         assert len(text.splitlines()) <= 4 and (key == "Enter" or f"Press {key} to" in text)
         assert all(len(line) <= max(16, width) for line in text.splitlines()), text
 
@@ -218,10 +218,10 @@ def test_the_bell_rings_for_what_is_new_also_where_many_of_a_kind_have_one_row()
 
 
 def test_a_filter_wants_all_its_words_and_an_order_is_stable() -> None:
-    panel = next(one for one in panels.PANELS if one.name == panels.TASKS)
+    panel = next(candidate for candidate in panels.PANELS if candidate.name == panels.TASKS)
     common = {"agent": None, "template": None, "task_id": "x", "priority": 5}
-    given = ((1, "Add a page", "landed"), (2, "Add a test", "dead"), (3, "Cut it", "running"))
-    rows = [{**common, "number": number, "title": title, "outcome": outcome} for number, title, outcome in given]
+    values = ((1, "Add a page", "landed"), (2, "Add a test", "dead"), (3, "Cut it", "running"))
+    rows = [{**common, "number": number, "title": title, "outcome": outcome} for number, title, outcome in values]
     assert [row["number"] for row in panel.chosen(rows, 0, "")] == [3, 2, 1], "what is open comes first"
     assert [row["number"] for row in panel.chosen(rows, 3, "")] == [1, 2, 3]
     to_start = [
@@ -248,9 +248,9 @@ def test_a_screen_that_lost_track_says_so(fault: Exception, repo: Path, monkeypa
     (repo / ".corral").mkdir()
     (repo / ".corral" / "config.yaml").touch()
     monkeypatch.setattr(EventStream, "open", fail)
-    told: list[Any] = []
-    follower = Feed(find_project(repo), 0, told.append)
+    messages: list[Any] = []
+    follower = Feed(find_project(repo), 0, messages.append)
     follower.start()
     follower.join(timeout=10)
     assert not follower.is_alive()
-    assert [type(one) for one in told] == [ConnectionLost] and type(fault).__name__ in told[0].reason
+    assert [type(message) for message in messages] == [ConnectionLost] and type(fault).__name__ in messages[0].reason

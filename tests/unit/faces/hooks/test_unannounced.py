@@ -18,8 +18,8 @@ def entry(kind: str, second: int, *parts: Any, **more: Any) -> str:
     return json.dumps({"type": kind, "timestamp": at, "cwd": "/r", "message": {"content": list(parts)}, **more})
 
 
-def use(number: int, second: int, name: str = "Edit", **given: Any) -> str:
-    return entry("assistant", second, {"type": "tool_use", "id": f"u{number}", "name": name, "input": given})
+def use(number: int, second: int, name: str = "Edit", **tool_input: Any) -> str:
+    return entry("assistant", second, {"type": "tool_use", "id": f"u{number}", "name": name, "input": tool_input})
 
 
 def result(number: int, second: int, **more: Any) -> str:
@@ -35,9 +35,9 @@ def test_calls_that_were_not_over_at_an_instant_are_told(tmp_path: Path) -> None
         use(4, 8, file_path="/r/open"),
     ]  # fmt: skip
     file.write_text("\n".join(lines))
-    told = tool_calls(file, NOON + timedelta(seconds=5))
-    assert told.complete
-    seen = [(call.tool, call.path, call.command, call.ended is None, call.failed) for call in told.calls]
+    reading = tool_calls(file, NOON + timedelta(seconds=5))
+    assert reading.complete
+    seen = [(call.tool, call.path, call.command, call.ended is None, call.failed) for call in reading.calls]
     assert seen == [
         ("Bash", "", "make", False, False),
         ("NotebookEdit", "/r/n.ipynb", "", False, True),
@@ -57,8 +57,8 @@ def test_only_the_end_of_a_long_one_is_read_and_that_is_said(tmp_path: Path) -> 
     file = tmp_path / "t.jsonl"
     padding = entry("user", 4, {"type": "text", "text": "x" * TAIL_BYTES})
     file.write_text("\n".join([use(1, 1, file_path="/r/a"), padding, use(2, 6, file_path="/r/b")]))
-    told = tool_calls(file, NOON)
-    assert [call.path for call in told.calls] == ["/r/b"] and not told.complete
+    reading = tool_calls(file, NOON)
+    assert [call.path for call in reading.calls] == ["/r/b"] and not reading.complete
     assert tool_calls(file, NOON + timedelta(seconds=6)).complete
 
 

@@ -39,16 +39,17 @@ OF_THE_MACHINE_ALL_THE_SAME = {
 
 def test_each_noun_belongs_to_the_project_or_to_this_machine() -> None:
     scopes = {
-        (one.path.removeprefix(PREFIX).strip("/").partition("/")[0] or one.tag, one.scope) for one in nouns.every()
+        (router.path.removeprefix(PREFIX).strip("/").partition("/")[0] or router.tag, router.scope)
+        for router in nouns.every()
     }
     assert scopes == {(noun, PROJECT) for noun in OF_THE_PROJECT.split()} | {
         (noun, MACHINE) for noun in OF_THIS_MACHINE.split()
     }
     others = {
-        f"{route.method} {one.path}{route.path}".replace(PREFIX, "")
-        for one in nouns.every()
-        for route in one.declared
-        if route.scope != one.scope
+        f"{route.method} {router.path}{route.path}".replace(PREFIX, "")
+        for router in nouns.every()
+        for route in router.declared
+        if route.scope != router.scope
     }
     assert others == OF_THE_MACHINE_ALL_THE_SAME
 
@@ -59,7 +60,11 @@ def test_what_does_not_say_to_what_it_belongs_is_refused() -> None:
 
 
 def test_only_what_changes_something_is_noted_unless_it_says_so() -> None:
-    noted = {one.route.action for one in operations(nouns.every()) if one.route.action and not one.route.changes}
+    noted = {
+        operation.route.action
+        for operation in operations(nouns.every())
+        if operation.route.action and not operation.route.changes
+    }
     assert noted == {"lock.check_commit"}  # that a commit was let pass is told
 
 

@@ -38,7 +38,12 @@ def test_the_waits_grow_from_seconds_to_minutes_and_never_end_a_request() -> Non
 
 def test_a_target_is_paused_from_the_third_failure_in_a_row_or_at_once_if_it_fails_too() -> None:
     first, second, third, fourth = (set_back(1, before, pause_after=3) for before in range(4))
-    assert [(one.failures, one.look_s) for one in (first, second, third, fourth)] == [(1, 0), (2, 0), (3, 5), (4, 10)]
+    assert [(failure.failures, failure.look_s) for failure in (first, second, third, fourth)] == [
+        (1, 0),
+        (2, 0),
+        (3, 5),
+        (4, 10),
+    ]
     proven = set_back(1, 0, pause_after=3, proven=True)
     assert (proven.failures, proven.look_s) == (3, 5)
     assert set_back(7, 0, pause_after=3).wait_s == 300
@@ -105,7 +110,7 @@ def test_whatever_happens_to_it_an_innocent_change_comes_back_only_if_the_machin
             elif status is GREEN:
                 break
             elif first is not None and weigh(first, green, red, seen) is Step.RETURN:
-                errors = [place for place, one in enumerate(history) if one == ("change", ERROR)]
+                errors = [place for place, entry in enumerate(history) if entry == ("change", ERROR)]
                 assert len(errors) >= 2 and ("target", GREEN) in history[errors[0] : errors[-1]], (seed, history)
                 break
             else:

@@ -41,7 +41,7 @@ def test_quiet_hours(hours: str | None, now: datetime, until: datetime | None) -
 
 def due(seen_s_ago: float, sent_min_ago: list[float], local: datetime = NOW, **settings: object) -> float:
     """Seconds until news may be told."""
-    sent = [NOW - timedelta(minutes=one) for one in sent_min_ago]
+    sent = [NOW - timedelta(minutes=minutes) for minutes in sent_min_ago]
     chosen = Notifications.model_validate(settings)
     return (due_at(NOW - timedelta(seconds=seen_s_ago), sent, chosen, NOW, local=local) - NOW).total_seconds()
 

@@ -25,7 +25,9 @@ def ended(
 
 def found(settings: dict[str, Any] | None = None, **facts: Any) -> list[tuple[str, str]]:
     """Rule and subject of what fires."""
-    return [(one.rule, one.subject) for one in evaluate(Alerts(**(settings or {})), Facts(**{**PLENTY, **facts}), NOW)]
+    return [
+        (alert.rule, alert.subject) for alert in evaluate(Alerts(**(settings or {})), Facts(**{**PLENTY, **facts}), NOW)
+    ]
 
 
 def over(mixed: int, failed: int) -> list[Ended]:
@@ -39,8 +41,8 @@ def over(mixed: int, failed: int) -> list[Ended]:
     [
         ({"ended": ended(2)}, {"ended": ended(3)}, ("task_failures", "t-1")),
         (
-            {"ended": [one for n in range(5) for one in ended(1, task=f"t-{n}")]},
-            {"ended": [one for n in range(6) for one in ended(1, task=f"t-{n}")]},
+            {"ended": [attempt for n in range(5) for attempt in ended(1, task=f"t-{n}")]},
+            {"ended": [attempt for n in range(6) for attempt in ended(1, task=f"t-{n}")]},
             ("agent_failures", "x"),
         ),
         ({"ended": over(10, 4)}, {"ended": over(10, 5)}, ("error_rate", "all")),
@@ -114,8 +116,8 @@ def test_what_is_older_than_the_window_does_not_count() -> None:
 
 
 def test_titles_of_others_are_shown_and_not_obeyed() -> None:
-    (one,) = evaluate(Alerts(), Facts(ended=ended(3), titles={"t-1": "\x1b[2J\nforged"}, **PLENTY), NOW)
-    assert one.reason == "The task '\\\\x1b[2J\\\\nforged' failed 3 times within 1 hour."
+    (alert,) = evaluate(Alerts(), Facts(ended=ended(3), titles={"t-1": "\x1b[2J\nforged"}, **PLENTY), NOW)
+    assert alert.reason == "The task '\\\\x1b[2J\\\\nforged' failed 3 times within 1 hour."
 
 
 # -- Raised once per cooldown, reminded of, acknowledged, resolved; bounded for each rule and in all

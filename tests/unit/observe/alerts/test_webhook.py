@@ -73,9 +73,9 @@ def test_it_fails_twice_and_then_works_with_a_right_signature_and_one_id(db: Dat
     world.now += timedelta(seconds=4)
     assert world.try_once() is None
     assert world.look() == ("delivered", 3, None) and world.faults == {}
-    assert [one.is_signed for one in far.received] == [True] * 3
-    assert {one.headers["X-Corral-Delivery"] for one in far.received} == {"d-1"}
-    assert [int(one.headers["X-Corral-Timestamp"]) - int(NOW.timestamp()) for one in far.received] == [0, 1, 5]
+    assert [request.is_signed for request in far.received] == [True] * 3
+    assert {request.headers["X-Corral-Delivery"] for request in far.received} == {"d-1"}
+    assert [int(request.headers["X-Corral-Timestamp"]) - int(NOW.timestamp()) for request in far.received] == [0, 1, 5]
     assert far.received[0].path == "/hook?room=4" and far.received[0].body["text"] == "grüße"
     assert world.job.step(world.now + timedelta(days=1)) is None and len(far.received) == 3
 

@@ -55,9 +55,9 @@ class World:
             pass
 
     def verify(self) -> list[tuple[int, str]]:
-        found = reading.verify(self.db.read)
-        assert found["valid"] == (not found["problems"])
-        return [(one["seq"], one["problem"]) for one in found["problems"]]
+        verdict = reading.verify(self.db.read)
+        assert verdict["valid"] == (not verdict["problems"])
+        return [(problem["seq"], problem["problem"]) for problem in verdict["problems"]]
 
     def tamper(self, *statements: str) -> None:
         """Change the file as somebody does who has it, and knows of the triggers."""
@@ -96,7 +96,7 @@ COPY = (
 
 @pytest.mark.req("FR-MONITOR-004")
 @pytest.mark.parametrize(
-    ("tampering", "found"),
+    ("tampering", "expected"),
     [
         ("UPDATE audit_lines SET result = '{}' WHERE seq = 3", [(3, "changed: its hash")]),
         ("UPDATE audit_lines SET agent_id = 'Other' WHERE seq = 5", [(5, "changed: its hash")]),
@@ -109,7 +109,7 @@ COPY = (
     ],
 )
 def test_a_changed_removed_or_inserted_line_is_named(
-    world: World, tampering: str | Callable[[World], None], found: list[tuple[int, str]]
+    world: World, tampering: str | Callable[[World], None], expected: list[tuple[int, str]]
 ) -> None:
     for number in range(1, 6):
         world.note(number)
@@ -119,9 +119,9 @@ def test_a_changed_removed_or_inserted_line_is_named(
         world.tamper(tampering)
     else:
         tampering(world)
-    told = world.verify()
-    assert [seq for seq, _ in told] == [seq for seq, _ in found], told
-    assert all(problem.startswith(words) for (_, problem), (_, words) in zip(told, found, strict=True)), told
+    problems = world.verify()
+    assert [seq for seq, _ in problems] == [seq for seq, _ in expected], problems
+    assert all(problem.startswith(words) for (_, problem), (_, words) in zip(problems, expected, strict=True)), problems
 
 
 LOST = "the record of the newest line was removed"
@@ -153,9 +153,9 @@ def test_events_that_give_no_line_leave_nothing_that_looks_like_lost_lines(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(upkeep, "FAR_BEHIND", 1)
-    told = EventKind.LOCK_ACQUIRED({"paths": [], "exclusive": True, "automatic": True, "checkout": None})
+    event = EventKind.LOCK_ACQUIRED({"paths": [], "exclusive": True, "automatic": True, "checkout": None})
     for _ in range(3):
-        world.db.write(lambda conn: events.record(conn, NOW, told))
+        world.db.write(lambda conn: events.record(conn, NOW, event))
     world.step()
     assert world.verify() == []
     world.note(1)
@@ -180,8 +180,8 @@ def test_what_retention_removed_is_counted_and_the_rest_verifies(world: World) -
     world.step()
     rows = world.db.read(lambda conn: audit_rows.following(conn, 0, 10))
     world.db.write(lambda conn: audit_rows.remove_until(conn, 3, rows[2]["hash"], "2026-11-24T00:00:00.000Z"))
-    found = reading.verify(world.db.read)
-    assert (found["valid"], found["lines"], found["first_seq"], found["removed_until"]) == (True, 4, 4, 3)
+    verdict = reading.verify(world.db.read)
+    assert (verdict["valid"], verdict["lines"], verdict["first_seq"], verdict["removed_until"]) == (True, 4, 4, 3)
     world.note(8)
     world.step()
     assert world.verify() == []
@@ -193,20 +193,20 @@ def test_each_event_gives_one_line_wherever_the_daemon_dies(world: World, monkey
     for number in range(120):
         kind = EventKind.LOCK_ACQUIRED if number % 3 == 0 else None
         paused = EventKind.WORK_PAUSED({"reason": str(number)})
-        told = kind({"paths": [], "exclusive": True, "automatic": True, "checkout": None}) if kind else paused
-        world.db.write(partial(events.record, at=NOW, event=told))
+        event = kind({"paths": [], "exclusive": True, "automatic": True, "checkout": None}) if kind else paused
+        world.db.write(partial(events.record, at=NOW, event=event))
     world.job.step(NOW)  # one page of several, and no stop
     world.restart()
     world.step()
     world.step()
-    found = world.db.read(lambda conn: audit_rows.following(conn, 0, 1000))
-    reasons = [json.loads(row["parameters"])["reason"] for row in found]
+    rows = world.db.read(lambda conn: audit_rows.following(conn, 0, 1000))
+    reasons = [json.loads(row["parameters"])["reason"] for row in rows]
     assert reasons == [str(number) for number in range(120) if number % 3], (
         "lock.acquired says again what a request says"
     )
     assert world.verify() == []
     exported = [json.loads(line) for line in world.export.read_text().splitlines()]
-    assert [line["seq"] for line in exported] == [row["seq"] for row in found]
+    assert [line["seq"] for line in exported] == [row["seq"] for row in rows]
     for line in exported:  # anybody can check the chain by what docs/audit.md says
         text = {
             name: json.dumps(line[name], sort_keys=True, separators=(",", ":")) for name in ("parameters", "result")
@@ -221,7 +221,7 @@ def test_each_event_gives_one_line_wherever_the_daemon_dies(world: World, monkey
     world.note(2)
     world.step()
     again = [json.loads(line)["seq"] for line in world.export.read_text().splitlines()]
-    assert again == [*range(1, len(found) + 3)], "what somebody deleted is written again"
+    assert again == [*range(1, len(rows) + 3)], "what somebody deleted is written again"
 
 
 def test_what_cannot_be_written_waits_and_what_is_too_much_is_counted(
@@ -235,9 +235,9 @@ def test_what_cannot_be_written_waits_and_what_is_too_much_is_counted(
         with pytest.raises(OSError, match="full"):
             world.job.step(NOW)
     world.step()
-    found = world.db.read(lambda conn: audit_rows.following(conn, 0, 10))
-    assert [row["action"] for row in found] == ["task.step0", "task.step1", "task.step2", "audit.lines_lost"]
-    assert json.loads(found[-1]["parameters"]) == {"count": 2}
+    rows = world.db.read(lambda conn: audit_rows.following(conn, 0, 10))
+    assert [row["action"] for row in rows] == ["task.step0", "task.step1", "task.step2", "audit.lines_lost"]
+    assert json.loads(rows[-1]["parameters"]) == {"count": 2}
 
 
 def test_a_deed_that_cannot_be_told_takes_no_other_with_it(world: World) -> None:
@@ -247,12 +247,12 @@ def test_a_deed_that_cannot_be_told_takes_no_other_with_it(world: World) -> None
     with pytest.raises(ValueError, match="no JSON"):
         world.job.step(NOW)
     world.step()
-    found = world.db.read(lambda conn: audit_rows.following(conn, 0, 10))
-    assert [row["action"] for row in found] == ["task.step1", "task.step2"]
+    rows = world.db.read(lambda conn: audit_rows.following(conn, 0, 10))
+    assert [row["action"] for row in rows] == ["task.step1", "task.step2"]
 
 
 def test_of_a_tool_call_neither_secrets_nor_the_content_of_files_are_kept_and_no_line_is_long(world: World) -> None:
-    given = {
+    tool_input = {
         "file_path": "/r/a.py", "content": "print('this is in the file')", "api_key": "short",
         "command": f"TOKEN={KEY} curl https://user:{KEY}@example.org", "edits": [{"old_string": "x"}],
         "sender_token": TOKEN, "agent_token": TOKEN, "uri": f"resource://inbox/Ann?agent_token={TOKEN}&limit=1",
@@ -260,13 +260,13 @@ def test_of_a_tool_call_neither_secrets_nor_the_content_of_files_are_kept_and_no
     }  # fmt: skip
     for use in ("u1", "u1", "", ""):
         error = f"no {KEY}: registration_token={TOKEN}"
-        tool_calls.note(world.trail, NOW, "Write", given, session_id="s", use_id=use, error=error)
+        tool_calls.note(world.trail, NOW, "Write", tool_input, session_id="s", use_id=use, error=error)
     world.step()
-    found = world.db.read(lambda conn: audit_rows.following(conn, 0, 10))
-    assert len(found) == 3, "a call is noted once, and one without an id always"
-    kept = json.loads(found[0]["parameters"])
+    lines = world.db.read(lambda conn: audit_rows.following(conn, 0, 10))
+    assert len(lines) == 3, "a call is noted once, and one without an id always"
+    kept = json.loads(lines[0]["parameters"])
     assert kept["content"] == "(28 characters)" and kept["file_path"] == "/r/a.py" and kept["api_key"] == "[redacted]"
-    assert all(len(row["parameters"]) <= trail.MOST_TEXT and len(row["result"]) <= trail.MOST_TEXT for row in found)
+    assert all(len(row["parameters"]) <= trail.MOST_TEXT and len(row["result"]) <= trail.MOST_TEXT for row in lines)
     assert kept["uri"] == "resource://inbox/Ann?agent_token=[redacted]&limit=1"
     written = world.path.read_bytes().decode("latin-1") + world.export.read_text()
     assert KEY not in written and TOKEN not in written
@@ -294,8 +294,8 @@ def test_the_calls_of_a_turn_are_told_once_and_those_that_were_not_named_are_cou
             world.trail, NOW, "s", {"hook_event_name": "PostToolBatch", "calls": count, "tool_calls": named}, ""
         )
     world.step()
-    found = world.db.read(lambda conn: audit_rows.following(conn, 0, 20))
-    assert [(row["action"], json.loads(row["parameters"]), json.loads(row["result"])) for row in found] == [
+    rows = world.db.read(lambda conn: audit_rows.following(conn, 0, 20))
+    assert [(row["action"], json.loads(row["parameters"]), json.loads(row["result"])) for row in rows] == [
         ("tool.Write", {"file_path": "/r/a"}, {"status": "ok"}),
         ("tool.Read", {"file_path": "/r/b", "content": "(4 characters)"}, {"status": "called"}),
         ("tool.Glob", {}, {"status": "called"}),

@@ -93,7 +93,7 @@ def event(kind: str, data: dict[str, Any] | None = None, **ids: str) -> EventRow
 
 
 @pytest.mark.parametrize(
-    ("given", "sentence"),
+    ("row", "sentence"),
     [
         (event("task.claimed", {"attempt": 1}, task_id="0123456789"), "Task 01234567 claimed."),
         (
@@ -108,8 +108,8 @@ def event(kind: str, data: dict[str, Any] | None = None, **ids: str) -> EventRow
         (event("task.cancel_requested", {"reason": "late"}, task_id="t"), "Task t cancel requested: late"),
     ],
 )  # fmt: skip
-def test_the_sentence_says_what_happened_to_what_and_why(given: EventRow, sentence: str) -> None:
-    assert log.sentence(given) == sentence
+def test_the_sentence_says_what_happened_to_what_and_why(row: EventRow, sentence: str) -> None:
+    assert log.sentence(row) == sentence
 
 
 def test_a_session_is_told_by_its_name_where_one_is_known() -> None:
@@ -124,8 +124,8 @@ def test_a_line_holds_a_bounded_part_of_an_event() -> None:
     for _level in range(50):
         inner["a"] = {"text": "x" * 100_000, "many": list(range(100_000))}
         inner = inner["a"]
-    given = event("lock.released", {"paths": [f"{number}/{'p' * 4000}" for number in range(10_000)], "deep": deep})
-    line = log.fields(given)
+    row = event("lock.released", {"paths": [f"{number}/{'p' * 4000}" for number in range(10_000)], "deep": deep})
+    line = log.fields(row)
     assert len(json.dumps(line)) < 32_000
     assert line["data"]["paths"][-1] == "… 9980 more"
     assert line["event_id"] == 7

@@ -23,13 +23,13 @@ KEY = "sk-ant-api03-verified-0123456789abcde"
 def test_the_end_of_a_log_has_no_secret_and_no_half_of_one(tmp_path: Path) -> None:
     log = tmp_path / "1.log"
     log.write_text(f"key {KEY} in a \udcff line\n", "utf-8", "surrogateescape")
-    found = end_of_log(log)
-    assert found is not None and found.startswith(b"key [redacted] in a \xff line")
+    end = end_of_log(log)
+    assert end is not None and end.startswith(b"key [redacted] in a \xff line")
     for inside in (1, 12, len(KEY) - 4):
         log.write_text(f"{'x' * 100} {KEY}" + " " + "y\n" * ((MOST_OF_A_LOG - len(KEY) + inside - 1) // 2))
-        found = end_of_log(log)
-        assert found is not None and found.startswith(b"(Cut: the last") and len(found) < MOST_OF_A_LOG + 100
-        assert not any(KEY[at : at + 6].encode() in found for at in range(len(KEY) - 6))
+        end = end_of_log(log)
+        assert end is not None and end.startswith(b"(Cut: the last") and len(end) < MOST_OF_A_LOG + 100
+        assert not any(KEY[at : at + 6].encode() in end for at in range(len(KEY) - 6))
     assert end_of_log(tmp_path / "none.log") is None
 
 
@@ -39,10 +39,10 @@ def test_events_that_end_no_task_are_not_looked_at_again(tmp_path: Path) -> None
     db = Database(path)
     project = Project(tmp_path, tmp_path / ".git", tmp_path, bare=False)
     job = Evidence(db, project, Git(tmp_path), Supervisor)
-    told = EventKind.LOCK_ACQUIRED({"paths": [], "exclusive": True, "automatic": True, "checkout": None})
+    event = EventKind.LOCK_ACQUIRED({"paths": [], "exclusive": True, "automatic": True, "checkout": None})
     for most in (0, FAR_BEHIND + 1, 2):
         for _ in range(most):
-            db.write(lambda conn: events.record(conn, datetime.now(timezone.utc), told))
+            db.write(lambda conn: events.record(conn, datetime.now(timezone.utc), event))
         assert not job.write(tmp_path / "evidence", tmp_path)
     assert db.read(lambda conn: events.position(conn, "evidence")) == FAR_BEHIND + 1
     db.close()

@@ -28,7 +28,7 @@ def lines(file: Path, top: Path) -> Lines:
 
 
 def some(*ids: int, **more: Any) -> list[dict[str, Any]]:
-    return [{"event_id": one, **more} for one in ids]
+    return [{"event_id": event_id, **more} for event_id in ids]
 
 
 def ids(file: Path) -> list[int]:
@@ -84,9 +84,9 @@ def test_a_file_of_another_database_is_set_aside(file: Path, tmp_path: Path) -> 
 def all_ids(file: Path) -> list[int]:
     """Of the older files too, the oldest first."""
     files = sorted(
-        file.parent.glob(f"{file.name}*"), key=lambda one: -int(one.name.rpartition(".")[2].replace("jsonl", "0"))
+        file.parent.glob(f"{file.name}*"), key=lambda path: -int(path.name.rpartition(".")[2].replace("jsonl", "0"))
     )
-    return [one for each in files for one in ids(each)]
+    return [event_id for each in files for event_id in ids(each)]
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def test_a_full_file_becomes_an_older_one_and_few_are_kept(file: Path, tmp_path:
         mine.append(some(number))
         assert mine.position(NEWEST) == lines(file, tmp_path).position(NEWEST) == number
         assert file.stat().st_size < 100
-    assert sorted(one.name for one in file.parent.iterdir()) == [file.name, *(f"{file.name}.{n}" for n in (1, 2, 3))]
+    assert sorted(path.name for path in file.parent.iterdir()) == [file.name, *(f"{file.name}.{n}" for n in (1, 2, 3))]
     kept = all_ids(file)
     assert kept == list(range(kept[0], 30)) and 10 < len(kept) < 20
     file.unlink()
@@ -156,7 +156,7 @@ def test_older_files_of_another_database_are_set_aside_too(file: Path, tmp_path:
     for number in range(900, 912):
         mine.append(some(number))
     assert lines(file, tmp_path).position(12) == 0
-    assert all(one.name.endswith(".previous") for one in file.parent.iterdir())
+    assert all(path.name.endswith(".previous") for path in file.parent.iterdir())
 
 
 @pytest.mark.req("SUP-NFR1")
@@ -195,7 +195,7 @@ def test_nothing_is_read_or_written_through_a_link(file: Path, tmp_path: Path, p
             attempt()
     with pytest.raises((FolderLinked, OSError)):
         mine.append(some(1))
-    assert [one.name for one in elsewhere.iterdir()] == ["secret"] and (elsewhere / "secret").read_text() == "mine"
+    assert [path.name for path in elsewhere.iterdir()] == ["secret"] and (elsewhere / "secret").read_text() == "mine"
 
 
 def test_what_is_no_file_is_refused(file: Path, tmp_path: Path) -> None:

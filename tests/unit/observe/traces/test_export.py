@@ -127,13 +127,13 @@ def test_one_that_fails_is_tried_again_for_ever_with_longer_pauses_and_a_person_
     world.try_once()
     need = world.faults["traces"]
     assert need.kind == "exports" and "it answered 404" in need.what and world.changes == 1
-    assert all(one["path"] == "/v1/traces" for one in far.requests()), "a redirect is not followed"
+    assert all(request["path"] == "/v1/traces" for request in far.requests()), "a redirect is not followed"
     assert len(far.requests()) == SHOWN_AFTER, "the exporter's own retries are off"
     far.answer("200")
     world.now += timedelta(seconds=8)
     assert world.try_once() is None
     assert titles(far) == ["t"] and world.faults == {} and world.changes == 2 and world.position() == 2
-    assert len({str(one["spans"]) for one in far.requests()}) == 1, "the same spans each time"
+    assert len({str(request["spans"]) for request in far.requests()}) == 1, "the same spans each time"
     assert [pause_s(n) for n in (1, 2, 5, 10, 11, 5000)] == [0.5, 1, 8, 256, 300, 300]
 
 
@@ -153,7 +153,7 @@ def test_one_that_hangs_keeps_nobody_waiting_and_holds_one_thread(db: Database, 
     assert len(far.requests()) == 1 and world.position() == 0
     far.answer("200")
     world.now = due + timedelta(seconds=5)
-    eventually(lambda: not [one for one in threading.enumerate() if one.name == "traces-send"])
+    eventually(lambda: not [thread for thread in threading.enumerate() if thread.name == "traces-send"])
     world.try_once()
     assert titles(far) == ["t"]
 

@@ -86,7 +86,7 @@ def test_each_thing_is_counted_once_also_beyond_twenty_of_a_kind(
         return Need(kind, *rest)
 
     monkeypatch.setattr(needs_of_landing, "Need", build)
-    needs = needs_you.needs_you(services, any_database)
+    needs = needs_you.needs_you(any_database, services)
     assert len(built) == 2 * MOST_OF_A_KIND, "thousands may have failed: the others are counted, not built"
     assert count(needs) == dead + red + stuck, "an agent's part of a task is that task's business"
     rest = [need for need in needs if not need["ids"]]

@@ -150,8 +150,8 @@ def test_only_what_stops_the_awaited_targets_is_told(any_database: Connection, m
 
     monkeypatch.setattr(needs_you, "SOURCES", (source,))
     services: Any = None
-    told = needs_you.needs_you_for(services, any_database, {"t"}, {"main"})
-    assert [need["what"] for need in told] == ["main is red", "All work is paused"]
+    needs = needs_you.needs_you_for(services, any_database, {"t"}, {"main"})
+    assert [need["what"] for need in needs] == ["main is red", "All work is paused"]
     submit(any_database, "side", 1, task(any_database, "t"))
     for target in ("main", "release"):
         submit(any_database, f"to-{target}", 2, target=target)

@@ -37,16 +37,16 @@ def box(root: Path) -> Toolbox:
     return Toolbox(root, os.environ, NAMES)
 
 
-def works(box: Toolbox, name: str, **given: Any) -> str:
-    said, is_error = box.call(name, given)
-    assert not is_error, said
-    return said
+def works(box: Toolbox, name: str, **arguments: Any) -> str:
+    output, is_error = box.call(name, arguments)
+    assert not is_error, output
+    return output
 
 
-def fails(box: Toolbox, name: str, **given: Any) -> str:
-    said, is_error = box.call(name, given)
-    assert is_error, said
-    return said
+def fails(box: Toolbox, name: str, **arguments: Any) -> str:
+    output, is_error = box.call(name, arguments)
+    assert is_error, output
+    return output
 
 
 @pytest.mark.parametrize("tool", ["read_file", "write_file", "edit_file", "list_files", "search"])
@@ -175,8 +175,8 @@ def test_a_command_runs_in_the_worktree(box: Toolbox, root: Path) -> None:
 
 def test_a_command_that_takes_too_long_is_ended(box: Toolbox) -> None:
     began = time.monotonic()
-    said = fails(box, "run_command", command="echo begun; sleep 600", timeout_s=1)
-    assert said == "begun\n\n[The command was ended after 1 s.]"
+    output = fails(box, "run_command", command="echo begun; sleep 600", timeout_s=1)
+    assert output == "begun\n\n[The command was ended after 1 s.]"
     assert time.monotonic() - began < 30
 
 
@@ -196,9 +196,9 @@ def test_nothing_of_a_command_goes_on_in_the_background(box: Toolbox) -> None:
 
 
 def test_a_long_output_keeps_its_beginning_and_its_end(box: Toolbox) -> None:
-    said = works(box, "run_command", command="echo begin; head -c 3000000 /dev/zero | tr '\\0' x; echo; echo end")
-    assert said.startswith("begin\n") and said.endswith("\nend\n") and "bytes left out]" in said
-    assert len(said) < 30_000
+    output = works(box, "run_command", command="echo begin; head -c 3000000 /dev/zero | tr '\\0' x; echo; echo end")
+    assert output.startswith("begin\n") and output.endswith("\nend\n") and "bytes left out]" in output
+    assert len(output) < 30_000
 
 
 def test_bad_input_is_told_to_the_model(box: Toolbox) -> None:

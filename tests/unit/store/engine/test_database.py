@@ -317,8 +317,8 @@ def test_a_glance_sees_the_file_that_was_put_back(db: Database) -> None:
 @pytest.mark.req("D8")
 def test_once_damage_is_found_nothing_is_answered_any_more_even_where_it_could_be(db: Database) -> None:
     db.write(_insert)
-    found = db.record_damage("row 3 missing from index")
+    damage = db.record_damage("row 3 missing from index")
     for ask in (db.read, db.read_inline, db.write):
         with pytest.raises(DatabaseDamaged) as refused:
             ask(lambda conn: conn.execute(text("SELECT 1")).scalar())
-        assert refused.value is found
+        assert refused.value is damage

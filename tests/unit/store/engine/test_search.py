@@ -36,7 +36,7 @@ def conn(any_database: Connection) -> Connection:
 
 
 @pytest.mark.parametrize(
-    ("words", "found"),
+    ("words", "numbers"),
     [
         ("login page", {1, 3}),
         ("page login", {1, 3, 5}),
@@ -92,8 +92,10 @@ def conn(any_database: Connection) -> Connection:
     ],
     ids=lambda value: repr(value)[:40],
 )
-def test_words_find_what_they_say_and_no_text_is_a_syntax_error(conn: Connection, words: str, found: set[int]) -> None:
-    assert set(search.matching(conn, "messages", words)) == found
+def test_words_find_what_they_say_and_no_text_is_a_syntax_error(
+    conn: Connection, words: str, numbers: set[int]
+) -> None:
+    assert set(search.matching(conn, "messages", words)) == numbers
 
 
 def test_the_best_come_first_or_the_newest_and_no_more_than_were_asked_for(conn: Connection) -> None:

@@ -31,9 +31,9 @@ CASE = {"name": "x", "prompt": "x", "test": "true"}
 
 
 def definition(text: str) -> AgentDefinition:
-    found = parse_definition(text, Path("scribe.md"))
-    assert found is not None
-    return found
+    parsed = parse_definition(text, Path("scribe.md"))
+    assert parsed is not None
+    return parsed
 
 
 def proposal(**fields: Any) -> Proposal:
@@ -84,9 +84,9 @@ def compared(old: int, new: int, judged: Judged | None = None, of: int = 6) -> A
 
 @pytest.mark.req("FR-META-005")
 def test_passed_cases_decide_then_the_judge_and_doubt_is_said() -> None:
-    found = compared(0, 6)
-    assert found["recommendation"] == "deploy" and found["chance"] == pytest.approx(2 / 924)
-    assert "chance hardly explains" in found["why"]
+    report = compared(0, 6)
+    assert report["recommendation"] == "deploy" and report["chance"] == pytest.approx(2 / 924)
+    assert "chance hardly explains" in report["why"]
     assert compared(6, 5, Judged(new=6))["recommendation"] == "drop" and "do not prove" in compared(6, 5)["why"]
     assert compared(6, 6)["recommendation"] == "iterate" and compared(6, 6, Judged(1, 1))["recommendation"] == "iterate"
     assert compared(6, 6, Judged(new=6))["recommendation"] == "deploy"

@@ -24,8 +24,8 @@ from corral.work.agents.judging import NEW_FIRST, OLD_FIRST, Judged
 def test_a_work_is_preferred_only_if_it_is_in_both_orders(
     old_first: str, new_first: str | None, expected: tuple[int, ...]
 ) -> None:
-    found = judging.count([{OLD_FIRST: old_first, NEW_FIRST: new_first}])
-    assert (found.old, found.new, found.ties, found.unjudged) == expected
+    counts = judging.count([{OLD_FIRST: old_first, NEW_FIRST: new_first}])
+    assert (counts.old, counts.new, counts.ties, counts.unjudged) == expected
 
 
 @pytest.mark.req("FR-META-005")

@@ -22,7 +22,7 @@ def task(version: str, *, good: bool | None, merge: MergeState | None = None) ->
 def tasks(*, old: str, new: str) -> list[ArmTask]:
     """Tasks in turns; ``+`` is a good one, ``-`` a bad one."""
     sides = [[task(version, good=sign == "+") for sign in signs] for version, signs in (("old", old), ("new", new))]
-    return [one for pair in zip_longest(*sides) for one in pair if one is not None]
+    return [attempt for pair in zip_longest(*sides) for attempt in pair if attempt is not None]
 
 
 @pytest.mark.req("FR-META-005")

@@ -31,7 +31,10 @@ def test_what_is_out_of_tries_is_there_with_its_story_and_nothing_else_is(board:
         (task_id, 2, "It broke.")
     ]
     story = board.db.read(lambda conn: dead_letters.read(conn, task_id))
-    assert [(one["number"], one["error_code"]) for one in story["attempt_history"]] == [(1, "broken"), (2, "broken")]
+    assert [(attempt["number"], attempt["error_code"]) for attempt in story["attempt_history"]] == [
+        (1, "broken"),
+        (2, "broken"),
+    ]
     assert [event["kind"] for event in story["history"]][-1] == "task.dead"
 
 
@@ -48,23 +51,23 @@ def test_some_or_all_run_again_and_what_waited_for_them_revives(board: Board) ->
 
 @pytest.mark.req("FR-QUEUE-010")
 def test_all_of_those_named_or_none(board: Board) -> None:
-    one, fine = kill(board), board.one()
-    for act in (lambda conn: dead_letters.retry(conn, [one, fine], START, board.rules),
-                lambda conn: dead_letters.clear(conn, [one, fine], START)):  # fmt: skip
+    killed, fine = kill(board), board.one()
+    for act in (lambda conn: dead_letters.retry(conn, [killed, fine], START, board.rules),
+                lambda conn: dead_letters.clear(conn, [killed, fine], START)):  # fmt: skip
         with pytest.raises(Conflict, match="is pending: it is not in the dead-letter queue"):
             board.do(act)
-    assert [row["task_id"] for row in dead(board)] == [one] and board.status(one) == "dead"
+    assert [row["task_id"] for row in dead(board)] == [killed] and board.status(killed) == "dead"
 
 
 @pytest.mark.req("FR-QUEUE-010")
 def test_what_is_cleared_stays_a_task_and_can_be_retried_by_its_id(board: Board) -> None:
-    one = kill(board)
-    assert board.do(lambda conn: dead_letters.clear(conn, [one], START)) == [one]
-    assert dead(board) == [] and board.detail(one)["outcome"] == "dismissed"
+    task_id = kill(board)
+    assert board.do(lambda conn: dead_letters.clear(conn, [task_id], START)) == [task_id]
+    assert dead(board) == [] and board.detail(task_id)["outcome"] == "dismissed"
     with pytest.raises(Conflict, match="is cleared"):
-        board.do(lambda conn: dead_letters.clear(conn, [one], START))
-    board.retry(one)
-    assert board.status(one) == "pending"
+        board.do(lambda conn: dead_letters.clear(conn, [task_id], START))
+    board.retry(task_id)
+    assert board.status(task_id) == "pending"
 
 
 def test_pages_go_on_behind_the_last(board: Board) -> None:

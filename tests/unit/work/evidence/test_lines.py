@@ -46,9 +46,9 @@ def of(*events: EventRow, **task: Any) -> list[lines.Exported]:
 
 @pytest.mark.req("SUP-FR3", "SUP-AC3")
 def test_the_events_of_a_good_attempt_are_the_four_lines() -> None:
-    found = of(*GOOD)
-    assert [one.lifecycle["event"] for one in found] == ["selected", "assigned", "started", "completed"]
-    assert found[0].lifecycle == {
+    lines = of(*GOOD)
+    assert [line.lifecycle["event"] for line in lines] == ["selected", "assigned", "started", "completed"]
+    assert lines[0].lifecycle == {
         "event": "selected",
         "task_id": "q1",
         "queue_task_id": "q1",
@@ -59,12 +59,12 @@ def test_the_events_of_a_good_attempt_are_the_four_lines() -> None:
         "timestamp": "2026-03-01T12:00:01.000Z",
         "event_id": 1,
     }
-    assert {one.lifecycle["agent_id"] for one in found} == {"GreenLake"}
+    assert {line.lifecycle["agent_id"] for line in lines} == {"GreenLake"}
 
 
 @pytest.mark.req("SUP-AC4", "SUP-FR2")
 def test_a_lease_is_active_from_the_claim_to_the_end() -> None:
-    leases = [one.lease for one in of(*GOOD) if one.lease]
+    leases = [line.lease for line in of(*GOOD) if line.lease]
     assert [lease["status"] for lease in leases] == ["active", "released"]
     assert leases[1] == {
         **leases[0],
@@ -80,7 +80,7 @@ def test_a_lease_is_active_from_the_claim_to_the_end() -> None:
 def test_a_lease_that_nobody_gave_back_has_expired_once(code: str) -> None:
     lost = event(2, EventKind.TASK_INTERRUPTED, error_code=code)
     dead = event(4, EventKind.TASK_DEAD, error_code=code)
-    assert [one.lease and one.lease["status"] for one in of(claimed(1), lost, dead)] == ["active", "expired", None]
+    assert [line.lease and line.lease["status"] for line in of(claimed(1), lost, dead)] == ["active", "expired", None]
 
 
 @pytest.mark.parametrize(
@@ -101,14 +101,14 @@ def test_a_lease_that_nobody_gave_back_has_expired_once(code: str) -> None:
     ],
 )
 def test_a_setback_says_whose_fault_it_is_and_why(kind: str, data: dict[str, Any], name: str, reason: str) -> None:
-    [line] = [one.lifecycle for one in of(event(1, kind, **data))]
+    [line] = [line.lifecycle for line in of(event(1, kind, **data))]
     assert (line["event"], line["reason"]) == (name, reason)
     assert (line["agent_id"], line["attempt"]) == (lines.SUPERVISOR, 0)
 
 
 def test_the_roadmaps_id_is_the_tasks_and_secrets_stay_out() -> None:
     metadata = {"roadmap_id": "W0.M1", "token": "abcdefgh", "notes": ["Bearer abcdef123456"]}
-    [line] = [one.lifecycle for one in of(claimed(1), metadata=metadata)]
+    [line] = [line.lifecycle for line in of(claimed(1), metadata=metadata)]
     assert (line["task_id"], line["queue_task_id"]) == ("W0.M1", "q1")
     assert line["metadata"] == {"roadmap_id": "W0.M1", "token": "[redacted]", "notes": ["Bearer [redacted]"]}
     assert of(claimed(1), metadata={"roadmap_id": 7})[0].lifecycle["task_id"] == "q1"
@@ -122,6 +122,6 @@ def test_a_part_of_the_history_gives_a_part_of_the_lines() -> None:
 
 
 def test_an_event_of_an_earlier_version_has_the_session_for_its_agent() -> None:
-    [found] = of(event(1, EventKind.TASK_CLAIMED, attempt=1, token=3))
-    assert (found.lifecycle["agent_id"], found.lifecycle["attempt"]) == ("s1", 3)
-    assert found.lease is not None and found.lease["expires_at"] is None
+    [line] = of(event(1, EventKind.TASK_CLAIMED, attempt=1, token=3))
+    assert (line.lifecycle["agent_id"], line.lifecycle["attempt"]) == ("s1", 3)
+    assert line.lease is not None and line.lease["expires_at"] is None

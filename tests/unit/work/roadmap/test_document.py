@@ -53,7 +53,7 @@ def statuses(text: str | bytes) -> dict[str, str | None]:
 
 
 def problems(text: str) -> list[tuple[int | None, str | None, str]]:
-    return [(one.line, one.task_id, one.message) for one in read_roadmap(text.encode()).problems]
+    return [(problem.line, problem.task_id, problem.message) for problem in read_roadmap(text.encode()).problems]
 
 
 @pytest.mark.req("SUP-AC5")
@@ -122,17 +122,17 @@ tasks:
 - {id: N, dependencies: [N]}
 - {id: O, dependencies: [gone], status: done}
 """
-    found = problems(text)
-    assert {(line, task) for line, task, _message in found} == {
+    listed = problems(text)
+    assert {(line, task) for line, task, _message in listed} == {
         (4, "A"), (5, "C"), (6, "D"), (7, "E"), (8, "F"), (9, "G"), (10, "H"), (11, "I"), (12, "J"), (13, "K"),
         (14, None), (15, None), (16, "L"), (17, "M"), (18, "N"),
     }  # fmt: skip
-    said = {line: message for line, _task, message in found}
-    assert said[4] == "the id A is given twice, first in line 2"
-    assert said[5].startswith("unknown status 'started': use pending")
-    assert said[6] == "depends on nobody, which is not in the roadmap"
-    assert said[7] == "circular dependency: E → F → G → E" and said[18] == "circular dependency: N → N"
-    assert said[10] == "unknown runner 'abacus': use command, claude or anthropic"
+    messages = {line: message for line, _task, message in listed}
+    assert messages[4] == "the id A is given twice, first in line 2"
+    assert messages[5].startswith("unknown status 'started': use pending")
+    assert messages[6] == "depends on nobody, which is not in the roadmap"
+    assert messages[7] == "circular dependency: E → F → G → E" and messages[18] == "circular dependency: N → N"
+    assert messages[10] == "unknown runner 'abacus': use command, claude or anthropic"
     assert [task.task_id for task in read_roadmap(text.encode()).sound] == ["B", "O"]
 
 
@@ -163,7 +163,7 @@ def test_what_a_task_becomes_in_the_queue() -> None:
 - {id: C, capabilities: [research], timeout_s: 7, max_retries: 2, limits: {max_turns: 3}}
 """
     made = [submission_of(task) for task in read_roadmap(text.encode()).tasks]
-    assert [one.priority for one in made] == [10, 10, 7, 6, 8, 2, 9, 5, 5]
+    assert [task.priority for task in made] == [10, 10, 7, 6, 8, 2, 9, 5, 5]
     assert made[0].prompt == "Mend it\n\nIt is broken.\n\nExit criteria:\n- it works\n- 7"
     assert (made[0].idempotency_key, (made[0].metadata or {})["roadmap_id"]) == ("roadmap:CRIT-1", "CRIT-1")
     assert (made[1].title, made[1].command, made[1].claims, made[1].runner) == (
@@ -183,8 +183,8 @@ def test_the_work_and_the_approval_of_a_task_change_with_what_they_are_about_alo
     assert about("command: make, status: blocked, priority: high, estimate_hours: 3") == same
     work, approval = about("command: make, claims: [src/], timeout_s: 7, title: Other")
     assert work != same[0] and approval == same[1]
-    assert all(one != other for one, other in zip(about("command: make all"), same, strict=True))
-    assert all(one != other for one, other in zip(about("prompt: make"), same, strict=True))
+    assert all(content != other for content, other in zip(about("command: make all"), same, strict=True))
+    assert all(content != other for content, other in zip(about("prompt: make"), same, strict=True))
 
 
 def test_ids_that_would_share_a_folder_are_refused_with_both_lines() -> None:

@@ -25,7 +25,7 @@ def test_the_next_task_is_pending_unblocked_most_urgent_and_first() -> None:
         task("ready", "pending", 8, "over"), task("over", "done", 10), task("stuck", "blocked", 10),
         task("late", "pending", 10, "over", "b"), task("lost", "pending", 10, "nowhere"),
     ]  # fmt: skip
-    assert [one.task_id for one in plan_next(tasks)] == ["ready", "b", "a", "low"]
+    assert [task.task_id for task in plan_next(tasks)] == ["ready", "b", "a", "low"]
 
 
 @st.composite
@@ -45,16 +45,16 @@ def graphs(draw: st.DrawFn) -> list[RoadmapTask]:
 @pytest.mark.req("SUP-FR1", "SUP-NFR3")
 @given(graphs())
 def test_the_plan_is_that_of_a_simple_model(tasks: list[RoadmapTask]) -> None:
-    by_name = {one.task_id: one for one in tasks}
+    by_name = {task.task_id: task for task in tasks}
     left, expected = list(tasks), []
     while left:
         best = left[0]
-        for one in left:
-            if one.priority > best.priority:
-                best = one
+        for task in left:
+            if task.priority > best.priority:
+                best = task
         left.remove(best)
         parents = [by_name.get(name) for name in best.dependencies]
-        if best.status == "pending" and not any(one is None or one.status != "done" for one in parents):
+        if best.status == "pending" and not any(parent is None or parent.status != "done" for parent in parents):
             expected.append(best)
     assert plan_next(tasks) == expected
 
@@ -62,9 +62,9 @@ def test_the_plan_is_that_of_a_simple_model(tasks: list[RoadmapTask]) -> None:
 def roadmap(number: int) -> bytes:
     """A roadmap of so many tasks, most of which depend on the one before them."""
     text = "tasks:\n" + "".join(
-        f"- id: T{one}\n  title: Task {one}\n  description: What it is about, in some words.\n"
-        f"  dependencies: [{f'T{one - 1}' if one % 7 else ''}]\n  exit_criteria: [one, two, three]\n"
-        for one in range(number)
+        f"- id: T{index}\n  title: Task {index}\n  description: What it is about, in some words.\n"
+        f"  dependencies: [{f'T{index - 1}' if index % 7 else ''}]\n  exit_criteria: [one, two, three]\n"
+        for index in range(number)
     )
     return text.encode()
 
@@ -80,10 +80,10 @@ def calls(number: int) -> int:
     before, text = sys.getprofile(), roadmap(number)
     sys.setprofile(count)
     try:
-        found = plan_next(read_roadmap(text).sound)[:5]
+        next_tasks = plan_next(read_roadmap(text).sound)[:5]
     finally:
         sys.setprofile(before)
-    assert [one.task_id for one in found] == ["T0", "T7", "T14", "T21", "T28"]
+    assert [task.task_id for task in next_tasks] == ["T0", "T7", "T14", "T21", "T28"]
     return counted
 
 
@@ -102,7 +102,7 @@ class Counted(str):
 def test_four_times_as_many_tasks_are_four_times_the_work() -> None:
     calls(50)  # what is made once is made
     assert calls(800) < 5 * calls(200)
-    names = [Counted(f"T{one}") for one in range(1000)]
+    names = [Counted(f"T{index}") for index in range(1000)]
     tasks = [
         task(name, "done", 5) if place % 2 == 0 else task(name, "pending", 5, Counted(names[place - 1]))
         for place, name in enumerate(names)

@@ -113,9 +113,9 @@ def test_what_keeps_others_from_ever_being_next_is_named(world: World) -> None:
         f"- {{id: {name}, dependencies: [{before}], command: 'true'}}" for before, name in ("AC", "CD", "EF", "BG")
     ]
     world.write("- {id: A, status: blocked}", "- {id: B, status: done}", *chain, broken)
-    found = {note["id"]: note["message"] for note in world.me.status()["notes"]}
-    assert found["A"] == "keeps C, D waiting, since it is blocked: set it to pending to run it again, or to done"
-    assert found["E"] == "keeps F waiting, since it has an error" and set(found) == {"A", "E"}
+    notes = {note["id"]: note["message"] for note in world.me.status()["notes"]}
+    assert notes["A"] == "keeps C, D waiting, since it is blocked: set it to pending to run it again, or to done"
+    assert notes["E"] == "keeps F waiting, since it has an error" and set(notes) == {"A", "E"}
     many = [f"- {{id: W{number}, dependencies: [A], command: 'true'}}" for number in range(8)]
     world.write("- {id: A, status: blocked}", *many)
     (note,) = world.me.status()["notes"]

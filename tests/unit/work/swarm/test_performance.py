@@ -54,8 +54,8 @@ def test_a_kind_is_judged_by_what_it_completed_and_failed() -> None:
 
 
 def test_the_95th_of_a_hundred_is_not_the_slowest() -> None:
-    assert durations([row("completed", one) for one in range(1, 101)])["p95_s"] == 95.0
-    assert durations([row("completed", one) for one in range(1, 20)])["p95_s"] == 19.0
+    assert durations([row("completed", seconds) for seconds in range(1, 101)])["p95_s"] == 95.0
+    assert durations([row("completed", seconds) for seconds in range(1, 20)])["p95_s"] == 19.0
     assert durations([row("completed", 3)])["p95_s"] == 3.0
 
 
@@ -105,7 +105,7 @@ def test_test_cases_of_an_improvement_say_nothing_of_a_kind(board: Board) -> Non
         fails(board, 10 * number, task_type=IMPROVEMENT)
     assert told(board) == [] and board.db.read(lambda conn: swarm.ended_since(conn, "")) == []
     shown = board.db.read(lambda conn: figures.collect(conn, at(-1), "agent"))
-    assert [one["name"] for one in shown["groups"]] == [IMPROVEMENT] and shown["tasks"] == KEEPS_FAILING + 1
+    assert [group["name"] for group in shown["groups"]] == [IMPROVEMENT] and shown["tasks"] == KEEPS_FAILING + 1
     assert board.db.read(lambda conn: alerts.ended_attempts(conn, 0, "", 99)) == []
 
 
@@ -114,7 +114,7 @@ def test_the_figures_are_found_by_the_keys_of_the_newest_tasks(board: Board) -> 
     for number in range(3):
         fails(board, 10 * number)
     everything = board.db.read(lambda conn: swarm.ended_since(conn, ""))
-    assert [one["outcome"] for one in everything] == ["failed"] * 3
+    assert [attempt["outcome"] for attempt in everything] == ["failed"] * 3
     assert board.db.read(lambda conn: swarm.ended_since(conn, everything[1]["ended_at"] or "")) == everything[2:]
     assert board.db.read(lambda conn: swarm.ended_since(conn, "", most_tasks=2)) == everything[1:]
 

@@ -124,10 +124,10 @@ class Queue(RuleBasedStateMachine):
             [before[n % len(before)] for n in item["parents"] if before]
             for before, item in zip(seen, items, strict=True)
         ]
-        given = []
+        submissions = []
         for number, item in enumerate(items):
             work = {"command": None, "description": "look"} if item["offered"] else {"command": "true"}
-            given.append(
+            submissions.append(
                 {
                     **work,
                     "name": f"new{number}",
@@ -142,9 +142,9 @@ class Queue(RuleBasedStateMachine):
             )
         if _has_cycle({f"new{n}": parents for n, parents in enumerate(wanted)}):
             with pytest.raises(InvalidInput, match="circular"):
-                self.board.submit(*given, now=at(self.now_s))
+                self.board.submit(*submissions, now=at(self.now_s))
             return
-        ids = self.board.submit(*given, now=at(self.now_s))
+        ids = self.board.submit(*submissions, now=at(self.now_s))
         named = {f"new{n}": task_id for n, task_id in enumerate(ids)}
         first = len(known)
         self.model.add(
@@ -153,10 +153,10 @@ class Queue(RuleBasedStateMachine):
                 first + n,
                 self.now_s,
                 item["priority"],
-                list(dict.fromkeys(named.get(one, one) for one in wanted[n])),
+                list(dict.fromkeys(named.get(name, name) for name in wanted[n])),
                 item["ignores"],
                 frozenset(item["claims"]),
-                frozenset(one.lower() for one in item["needs"]) if item["offered"] else frozenset(),
+                frozenset(need.lower() for need in item["needs"]) if item["offered"] else frozenset(),
                 item["offered"],
                 item["retries"],
             )
@@ -376,14 +376,14 @@ class Queue(RuleBasedStateMachine):
         return [task for task in self.running() if not task.is_offered]
 
     def open_merges(self) -> list[str]:
-        return [one for t in self.model.tasks.values() for one, state in t.merges if state == OPEN_MERGE]
+        return [merge_id for t in self.model.tasks.values() for merge_id, state in t.merges if state == OPEN_MERGE]
 
     def _row(self, task: ModelTask) -> TaskRow:
         return cast(TaskRow, {"task_id": task.task_id, "fencing_token": task.token})
 
 
 def _has_cycle(edges: dict[str, list[str]]) -> bool:
-    left = {name: {one for one in parents if one in edges} for name, parents in edges.items()}
+    left = {name: {parent for parent in parents if parent in edges} for name, parents in edges.items()}
     while free := [name for name, parents in left.items() if not parents]:
         for name in free:
             del left[name]

@@ -99,9 +99,9 @@ class QueueModel:
         last_choice: ModelTask | None = None
         for task in sorted(ready, key=lambda t: (-level(t), t.seq)):
             beside = self._beside(task)
-            if beside != "no" and any(self._keeps_waiting(task, one) for one in reserved):
+            if beside != "no" and any(self._keeps_waiting(task, holder) for holder in reserved):
                 continue
-            if beside == "free" and not any(task.claims & one.claims for one in reserved):
+            if beside == "free" and not any(task.claims & holder.claims for holder in reserved):
                 return task.task_id
             if beside != "free" and len(reserved) < RESERVATIONS:
                 reserved.append(task)
@@ -236,7 +236,7 @@ class QueueModel:
 
     def merge_ended(self, merge_id: str, state: str) -> None:
         for task in self.tasks.values():
-            task.merges = [(one, state if one == merge_id else was) for one, was in task.merges]
+            task.merges = [(merge, state if merge == merge_id else was) for merge, was in task.merges]
         owners = {task.task_id for task in self.tasks.values() if merge_id in dict(task.merges)}
         for task in self.tasks.values():  # one that could begin on it does not any more
             if self.rules.unblock_on == "completed" and task.state == "pending" and owners & set(task.parents):
@@ -254,8 +254,8 @@ class QueueModel:
                 if task.state != "waiting" and task.error_code != "dependency_failed":
                     continue
                 before = task.state, task.culprit
-                worth = [(self.worth(self.tasks[one]), one) for one in self._oldest_first(task.parents)]
-                lost = [one for what, one in worth if what == "lost" and not task.ignores_failure]
+                worth = [(self.worth(self.tasks[parent]), parent) for parent in self._oldest_first(task.parents)]
+                lost = [parent for what, parent in worth if what == "lost" and not task.ignores_failure]
                 if lost:
                     task.state, task.error_code, task.culprit = "failed", "dependency_failed", lost[0]
                 else:
@@ -264,7 +264,7 @@ class QueueModel:
                 changed = changed or before != (task.state, task.culprit)
 
     def _oldest_first(self, ids: list[str]) -> list[str]:
-        return sorted(ids, key=lambda one: self.tasks[one].seq)
+        return sorted(ids, key=lambda task_id: self.tasks[task_id].seq)
 
     def worth(self, task: ModelTask) -> str:
         if task.state in LOST:

@@ -46,9 +46,9 @@ def roster(repo: Path) -> Make:
     return make
 
 
-def task(**said: Any) -> TaskDoer:
+def task(**fields: Any) -> TaskDoer:
     nothing = {"agent": None, "agent_requirements": None, "runner": None, "command": None}
-    return cast(TaskDoer, {**nothing, **said})
+    return cast(TaskDoer, {**nothing, **fields})
 
 
 def who(post: ResolvedAgent) -> tuple[str | None, str | None]:
@@ -136,11 +136,11 @@ def test_a_batch_is_refused_as_a_whole_with_every_agent_that_is_wrong(roster: Ma
     items = read_submissions([{"title": "t", "agent": agent, "prompt": "p"} for agent in agents])
     with pytest.raises(InvalidInput) as refused:
         settle(items, roster(SHELL), anything)
-    told = {error["index"]: error["message"] for error in refused.value.details["errors"]}
-    assert list(told) == [1, 2, 3]
-    assert "there are: Shell, broken, mine, implementer, orchestrator" in told[1]
-    assert "description: is required" in told[2]
-    assert "has no command of its own" in told[3]
+    messages = {error["index"]: error["message"] for error in refused.value.details["errors"]}
+    assert list(messages) == [1, 2, 3]
+    assert "there are: Shell, broken, mine, implementer, orchestrator" in messages[1]
+    assert "description: is required" in messages[2]
+    assert "has no command of its own" in messages[3]
 
 
 def test_what_executes_a_task_is_settled_by_its_agent_unless_it_says_so(roster: Make) -> None:

@@ -22,7 +22,7 @@ MADE = {"input_tokens": 5, "output_tokens": 2, "cost_usd": 0.5, "turns": 1}
 
 def outcomes(board: Board, task_id: str) -> list[tuple[int, str | None, str | None]]:
     tried = board.detail(task_id)["attempt_history"]
-    return [(one["number"], one["outcome"], one["error_code"]) for one in tried]
+    return [(attempt["number"], attempt["outcome"], attempt["error_code"]) for attempt in tried]
 
 
 def claimed(board: Board, second: float = 0) -> TaskRow:
@@ -56,7 +56,7 @@ def test_usage_is_that_of_all_attempts_together(board: Board) -> None:
         board.end(row, at(second + 1), success=False, error_code="broken", error_message="No.", usage=MADE)
     shown = board.detail(task_id)
     assert shown["usage"] == {name: 2 * value for name, value in MADE.items()}
-    assert [one["usage"] for one in shown["attempt_history"]] == [MADE, MADE]
+    assert [attempt["usage"] for attempt in shown["attempt_history"]] == [MADE, MADE]
 
 
 @pytest.mark.req("FR-QUEUE-010")

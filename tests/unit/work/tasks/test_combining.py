@@ -56,10 +56,10 @@ def test_each_lands_and_the_results_are_kept_together(board: Board, combine: str
         assert not decide(board) and board.status(task_id) == "waiting", "what they made has not landed"
         settle(board, f"m-{row['task_id'][:8]}", MergeState.LANDED)
     assert decide(board)
-    found = board.detail(task_id)
-    assert found["status"] == "completed"
-    assert [part["result"] for part in found["result"]["contributions"]] == [{"output": "first"}, {"output": "second"}]
-    assert found["result"].get("output") == ("first\n\nsecond" if combine == "concat" else None)
+    detail = board.detail(task_id)
+    assert detail["status"] == "completed"
+    assert [part["result"] for part in detail["result"]["contributions"]] == [{"output": "first"}, {"output": "second"}]
+    assert detail["result"].get("output") == ("first\n\nsecond" if combine == "concat" else None)
     assert {owner for owner, _ in requests(board)} == {one["task_id"], two["task_id"]}
     assert not decide(board), "once"
 
@@ -73,9 +73,9 @@ def test_partial_results_are_kept_and_the_rule_says_whether_they_do(board: Board
         board.fail(rows[1], retryable=False)
         succeed(board, rows[2], "right")
         assert decide(board)
-        found = board.detail(task_id)
-        outcomes[combine] = (found["status"], found["error_code"])
-        parts = found["result"]["contributions"]
+        detail = board.detail(task_id)
+        outcomes[combine] = (detail["status"], detail["error_code"])
+        parts = detail["result"]["contributions"]
         assert [part["status"] for part in parts] == ["failed", "failed", "completed"], combine
         assert parts[2]["result"]["output"] == "right"
     assert outcomes == {
@@ -91,8 +91,8 @@ def test_the_first_success_wins_and_only_its_branch_lands(board: Board) -> None:
     task_id, (slow, quick, other) = together(board, 3, "first")
     succeed(board, quick, "quick", 5, work=True)
     assert decide(board)
-    found = board.detail(task_id)
-    assert found["status"] == "completed" and found["result"]["output"] == "quick"
+    detail = board.detail(task_id)
+    assert detail["status"] == "completed" and detail["result"]["output"] == "quick"
     succeed(board, slow, "slow", 6, work=True)
     assert requests(board) == [(task_id, f"corral/{quick['task_id'][:8]}")]
     kept = board.detail(slow["task_id"])["result"]["contribution"]
@@ -106,8 +106,8 @@ def test_a_majority_decides_a_vote_and_one_of_it_lands(board: Board) -> None:
     for row, output in ((one, "blue"), (two, "red"), (three, " red\n")):
         succeed(board, row, output, work=True)
     assert decide(board)
-    found = board.detail(task_id)
-    assert found["result"]["output"] == "red" and found["result"]["votes"] == {"for": 2, "of": 3}
+    detail = board.detail(task_id)
+    assert detail["result"]["output"] == "red" and detail["result"]["votes"] == {"for": 2, "of": 3}
     assert requests(board) == [(task_id, f"corral/{two['task_id'][:8]}")]
     tie, rows = together(board, 2, "vote")
     for row, output in zip(rows, "ab", strict=True):
@@ -123,9 +123,11 @@ def test_one_more_agent_makes_one_of_all_and_is_told_what_each_did(board: Board)
     assert decide(board) and board.status(task_id) == "pending"
     row = board.claim()
     assert row is not None and row["task_id"] == task_id
-    told = board.db.read(lambda conn: combining.synthesis(conn, row))
+    prompt = board.db.read(lambda conn: combining.synthesis(conn, row))
     assert (
-        told is not None and f"branch corral/{one['task_id'][:8]}, commit {'b' * 12}" in told and "with a table" in told
+        prompt is not None
+        and f"branch corral/{one['task_id'][:8]}, commit {'b' * 12}" in prompt
+        and "with a table" in prompt
     )
     assert requests(board) == []
     succeed(board, row, "the page", work=True)
@@ -138,7 +140,7 @@ def test_dependents_wait_for_the_whole_and_a_retry_runs_those_that_failed(board:
     task_id = board.one(agents=2, combine="all", wait_for=[first])
     after = board.one(wait_for=[task_id])
     members = board.detail(task_id)["followers"]
-    assert [board.status(one) for one in (*members, after)] == ["waiting"] * 3
+    assert [board.status(task) for task in (*members, after)] == ["waiting"] * 3
     row = board.claimed()
     assert row["task_id"] == first
     board.end(row)
@@ -148,7 +150,7 @@ def test_dependents_wait_for_the_whole_and_a_retry_runs_those_that_failed(board:
     board.fail(two, retryable=False)
     assert decide(board) and board.status(after) == "failed"
     board.retry(task_id)
-    assert [board.status(one) for one in (task_id, *members, after)] == ["waiting", "completed", "pending", "waiting"]
+    assert [board.status(task) for task in (task_id, *members, after)] == ["waiting", "completed", "pending", "waiting"]
     again = board.claimed()
     succeed(board, again, "now too")
     assert decide(board) and board.status(task_id) == "completed" and board.status(after) == "pending"
@@ -162,16 +164,16 @@ def test_a_task_of_several_agents_fails_with_what_it_waits_for_names_it_and_live
     members = board.detail(task_id)["followers"]
     row = board.claimed()
     board.fail(row, retryable=False)
-    assert [board.status(one) for one in (task_id, *members, after)] == ["failed"] * 4
+    assert [board.status(task) for task in (task_id, *members, after)] == ["failed"] * 4
     assert "before" in board.detail(task_id)["error_message"]
     assert board.detail(board.one(agents=2, wait_for=[first]))["error_code"] == "dependency_failed"
     board.retry(first)
-    assert [board.status(one) for one in (task_id, *members, after)] == ["waiting"] * 4
+    assert [board.status(task) for task in (task_id, *members, after)] == ["waiting"] * 4
     assert not board.do(lambda conn: family.leaderless(conn)), "nobody is cancelled"
     row = board.claimed()
     assert row["task_id"] == first
     board.end(row)
-    assert [board.status(one) for one in (task_id, *members)] == ["waiting", "pending", "pending"]
+    assert [board.status(task) for task in (task_id, *members)] == ["waiting", "pending", "pending"]
 
 
 @pytest.mark.req("FR-SWARM-003")

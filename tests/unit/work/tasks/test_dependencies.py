@@ -81,10 +81,10 @@ def test_one_that_could_begin_on_work_that_came_back_fails_and_begins_once_that_
     board.do(lambda conn: tasks.merge_settled(conn, parent, at(0), unblock_on="completed"))
     assert (board.status(child), board.detail(child)["error_message"]) == ("pending", "It broke.")
     settle(board, "m1", MergeState.CONFLICT)
-    assert [board.status(one) for one in (child, grandchild)] == ["failed", "failed"]
+    assert [board.status(task) for task in (child, grandchild)] == ["failed", "failed"]
     board.do(lambda conn: merges.reopen(conn, "m1", "d" * 40, at(0)))
     board.do(lambda conn: tasks.merge_settled(conn, parent, at(0), unblock_on="completed"))
-    assert [board.status(one) for one in (child, grandchild)] == ["pending", "waiting"]
+    assert [board.status(task) for task in (child, grandchild)] == ["pending", "waiting"]
 
 
 def test_nothing_begins_on_work_that_waits_for_its_own_base_or_clashes_with_another_parents(board: Board) -> None:

@@ -74,8 +74,8 @@ def test_a_fault_is_tried_for_ever_and_a_crash_is_bounded() -> None:
     pauses = [judge(n, math.inf, initial_s=10, max_s=300).delay_s for n in (1, 2, 3, 6, 10_000)]
     assert pauses == [10, 20, 40, 300, 300]
     verdicts = [judge(n, 5, initial_s=10, max_s=300) for n in range(1, 7)]
-    assert [one.status for one in verdicts] == [TaskStatus.PENDING] * 5 + [TaskStatus.DEAD]
-    assert [one.delay_s for one in verdicts[:5]] == [10, 20, 40, 80, 160]
+    assert [verdict.status for verdict in verdicts] == [TaskStatus.PENDING] * 5 + [TaskStatus.DEAD]
+    assert [verdict.delay_s for verdict in verdicts[:5]] == [10, 20, 40, 80, 160]
 
 
 # -- starts that the machine prevents
@@ -267,8 +267,8 @@ def test_claiming_pauses_when_the_starts_of_different_tasks_fail_in_a_row(board:
     assert not pause.start_failed("a", FULL, at(0), board.rules)
     assert not pause.start_failed("a", FULL, at(0), board.rules), "one task alone has its own backoff"
     assert pause.start_failed("b", FULL, at(0), board.rules)
-    told = pause.now
-    assert told is not None and told.reason == "The volume is full." and told.remedy == "Free space."
+    reason = pause.now
+    assert reason is not None and reason.reason == "The volume is full." and reason.remedy == "Free space."
     assert not pause.may_probe(at(9)) and pause.may_probe(at(10))
     for turn in range(9):
         assert not pause.start_failed("a", FULL, at(turn), board.rules)

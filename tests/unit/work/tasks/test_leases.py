@@ -386,9 +386,9 @@ def test_a_completion_whose_answer_was_lost_is_answered_again(yard: Yard, succes
     yard.get("a")
     done = yard.complete(task_id, "a", success, result={"x": 1})
     assert yard.complete(task_id, "a", success, result={"x": 1}) == done
-    for who, said, result in (("a", not success, {"x": 1}), ("a", success, {"x": 2}), ("b", success, {"x": 1})):
+    for who, is_success, result in (("a", not success, {"x": 1}), ("a", success, {"x": 2}), ("b", success, {"x": 1})):
         with pytest.raises(LeaseLost):
-            yard.complete(task_id, who, said, result=result)
+            yard.complete(task_id, who, is_success, result=result)
     assert [kind for kind in yard.kinds(task_id) if kind in ("task.completed", "task.failed")] == [
         f"task.{done['status']}"
     ]

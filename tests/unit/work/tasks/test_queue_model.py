@@ -48,14 +48,14 @@ def test_a_long_life_of_a_queue_is_as_its_model_says(empty_database: Path, seed:
         max_retries=rng.choice([None, None, 0, 1, 2]),
         items=[_item(rng) for _ in range(8)],
     )
-    told: list[str] = []
+    steps: list[str] = []
     try:
         for _ in range(400):
-            told.append(_step(queue, rng))
+            steps.append(_step(queue, rng))
             queue.every_task_is_what_the_model_says()
         queue.teardown()
     except BaseException:
-        print(f"seed {seed}, the last of {len(told)} steps: {told[-12:]}")
+        print(f"seed {seed}, the last of {len(steps)} steps: {steps[-12:]}")
         raise
 
 

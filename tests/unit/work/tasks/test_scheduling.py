@@ -16,11 +16,11 @@ from tests.unit.work.conftest import Board, Row, at
 
 def order(board: Board, ageing_s: float = 0, now_s: float = 0) -> list[str]:
     """Claim and finish until nothing is left."""
-    found = []
+    ids = []
     while (row := board.claim(at(now_s), ageing_s)) is not None:
-        found.append(row["task_id"])
+        ids.append(row["task_id"])
         board.end(row, at(now_s))
-    return found
+    return ids
 
 
 @pytest.mark.req("FR-QUEUE-006")
@@ -138,8 +138,10 @@ def test_a_follower_starts_beside_its_leader_whatever_both_claim(board: Board) -
 
 def why_not(board: Board, task_id: str) -> str | None:
     """The task that is named as the one that keeps another from starting."""
-    found = board.db.read(lambda conn: scheduling.blocker(conn, task_id, at(0), ageing_s=0, ready=scheduling.startable))
-    return found.task_id if found else None
+    blocker = board.db.read(
+        lambda conn: scheduling.blocker(conn, task_id, at(0), ageing_s=0, ready=scheduling.startable)
+    )
+    return blocker.task_id if blocker else None
 
 
 def test_a_task_without_a_runner_is_left_to_sessions(board: Board) -> None:
@@ -168,8 +170,8 @@ def test_the_statement_that_picks_uses_the_index(board: Board) -> None:
         raw.set_trace_callback(seen.append)
         next(rows.ready(conn, "2026"), None)
         raw.set_trace_callback(None)
-        found = conn.exec_driver_sql(f"EXPLAIN QUERY PLAN {seen[-1]}")
-        return [row.detail for row in found]
+        plan_rows = conn.exec_driver_sql(f"EXPLAIN QUERY PLAN {seen[-1]}")
+        return [row.detail for row in plan_rows]
 
     steps = board.db.read(plan)
     assert any("ix_tasks_status_priority_seq" in step for step in steps)

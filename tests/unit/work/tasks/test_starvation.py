@@ -122,7 +122,7 @@ def test_what_is_itself_passed_over_for_a_reservation_keeps_nothing_from_startin
     assert first is not None
     board.end(first)
     assert started(board) == [second]
-    assert [board.status(one) for one in (third, alone)] == ["pending", "pending"]
+    assert [board.status(task) for task in (third, alone)] == ["pending", "pending"]
 
 
 def test_only_the_first_that_are_blocked_reserve_and_the_first_of_all_always_does(board: Board) -> None:
@@ -166,8 +166,8 @@ def test_a_session_is_given_nothing_that_would_hold_up_a_task_which_it_could_do_
     blocked = board.one(claims=["a", "b"], priority=8, agent_requirements=needs, **offered)
     behind = board.one(claims=["b"], priority=7, **offered)
     assert take("ben", "python") is None
-    told = delay(board, board.one(claims=["b"], priority=7, agent_requirements=needs, **offered))
-    assert told is not None and f"until task {blocked[:8]} has started" in told and "`corral task claim`" in told
+    reason = delay(board, board.one(claims=["b"], priority=7, agent_requirements=needs, **offered))
+    assert reason is not None and f"until task {blocked[:8]} has started" in reason and "`corral task claim`" in reason
     assert "has started" not in (delay(board, behind) or ""), "a session that could not do the first may have it"
     assert take("ben") == behind
 
@@ -178,8 +178,8 @@ def test_reservations_follow_the_file_systems_case_rule(board: Board) -> None:
     blocked = board.one(claims=["SRC/A.py", "Docs/X.md"], priority=8)
     behind = board.one(claims=["docs/x.md"], priority=7)
     assert claim(board, fold=True) is None
-    told = delay(board, behind, fold=True)
-    assert told is not None and blocked[:8] in told and "Docs/X.md" in told
+    reason = delay(board, behind, fold=True)
+    assert reason is not None and blocked[:8] in reason and "Docs/X.md" in reason
     assert delay(board, behind, fold=False) is None
     exact = claim(board, fold=False)
     assert exact is not None and exact["task_id"] == blocked
@@ -223,7 +223,9 @@ def test_with_ageing_each_of_many_tasks_is_claimed_in_its_time(tmp_path: Path, e
         board.submit(*({"priority": 10} for _ in range(AGENTS)), now=at(second))
         claimed_at |= dict.fromkeys(_claim_and_complete(board, second), second)
     limits = {task_id: (10 - priorities[n]) * AGEING_S + n + AGENTS for task_id, n in place.items()}
-    assert {place[one]: claimed_at.get(one) for one in ids if claimed_at.get(one, last) > limits[one]} == {}
+    assert {
+        place[task_id]: claimed_at.get(task_id) for task_id in ids if claimed_at.get(task_id, last) > limits[task_id]
+    } == {}
     board.db.close()
 
 

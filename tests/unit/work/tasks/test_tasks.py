@@ -57,13 +57,13 @@ def test_a_list_is_read_in_each_order_page_by_page(board: Board) -> None:
     first, second, third = board.submit({"priority": 1}, {"priority": 9}, {"priority": 1})
     orders = {"priority": [second, first, third], "oldest": [first, second, third], "newest": [third, second, first]}
     for sort, expected in orders.items():
-        found: list[str] = []
+        task_ids: list[str] = []
         after = None
         for _ in range(4):
             page = board.db.read(partial(views.listing, sort=sort, after=after, limit=1))
-            found += [row["task_id"] for row in page]
+            task_ids += [row["task_id"] for row in page]
             after = views.cursor(page[-1]) if page else after
-        assert found == expected, sort
+        assert task_ids == expected, sort
     with pytest.raises(InvalidInput, match="'title' is not an order"):
         board.db.read(lambda conn: views.listing(conn, sort="title"))
 

@@ -35,7 +35,7 @@ steps:
 
 
 def errors_of(text: str) -> list[tuple[int | None, str, str]]:
-    return [(one.line, one.field, one.reason) for one in check(text.encode(), "t")[1]]
+    return [(error.line, error.field, error.reason) for error in check(text.encode(), "t")[1]]
 
 
 def submit(folder: Path, text: str = GOOD, **item: Any) -> tuple[dict[str, Any], list[tuple[str, str]]]:
@@ -67,14 +67,14 @@ def test_steps_become_tasks_that_wait_for_those_of_their_own_item_or_for_all(tmp
 
 
 def test_what_a_submission_says_counts_for_each_step_before_the_template(tmp_path: Path) -> None:
-    said: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "priority": 2,
         "thread_id": "th",
         "limits": {"max_turns": 1, "max_tokens": None},
         "timeout_s": 5,
         "feedback": "Good.",
     }
-    task, errors = submit(tmp_path, input_data={"PARTS": "a, c"}, **said, submitted_by="me")
+    task, errors = submit(tmp_path, input_data={"PARTS": "a, c"}, **fields, submitted_by="me")
     assert errors == [] and len(task["steps"]) == 7, "a list may be written with commas"
     for step in task["steps"]:
         assert (step["priority"], step["thread_id"], step["timeout_s"], step["submitted_by"]) == (2, "th", 5, "me")
@@ -100,8 +100,8 @@ steps:
 - {name: g, command: "true", for_each: {x: y}}
 - {name: h, command: "true", priority: 11}
 """
-    found = errors_of(text)
-    assert [(line, field) for line, field, _ in found] == [
+    errors = errors_of(text)
+    assert [(line, field) for line, field, _ in errors] == [
         (6, "steps[0].prompt"), (7, "steps[1].command"),
         (6, "steps[0].wait_for[0]"), (7, "steps[1].name"), (8, "steps[2].for_each"), (9, "steps[3].for_each"),
         (10, "steps[4].for_each"), (11, "steps[5].for_each"), (12, "steps[6].for_each"), (13, "steps[7].for_each"),
@@ -112,7 +112,7 @@ steps:
         "of type list ('PAGE' is of type string)", "no parameter 'NOBODY'", "has no item", "'x' is there 2 times",
         "must be a list of texts", "must be a list of texts", "less than or equal to 10",
     )  # fmt: skip
-    for (_, _, reason), part in zip(found, wanted, strict=True):
+    for (_, _, reason), part in zip(errors, wanted, strict=True):
         assert part in reason
 
 
@@ -135,18 +135,18 @@ def test_steps_that_wait_in_a_circle_are_named() -> None:
     ],
 )
 def test_steps_that_make_no_sense_are_refused(text: str, line: int, part: str) -> None:
-    ((found, _, reason),) = errors_of(f"name: t\n{text}\n")
-    assert found == line and part in reason
+    ((line_number, _, reason),) = errors_of(f"name: t\n{text}\n")
+    assert line_number == line and part in reason
 
 
 def test_lists_that_cannot_be_fanned_out_over_are_refused_at_the_submission(tmp_path: Path) -> None:
-    for given, part in (
+    for value, part in (
         ([], "has no item"), ("", "has no item"), (["x", "x"], "each item once"), ({"x": 1}, "must be a list"),
         ([None], "must be a list"), (7, "must be a list"), ("[1, {}]", "must be a list"), ("[1", "must be a list"),
         ([str(n) for n in range(1001)], "at most 1000 items"), (["a\0"], "a character that no command can have"),
     ):  # fmt: skip
-        _, errors = submit(tmp_path, input_data={"PARTS": given})
-        assert errors and all(field == "input_data.PARTS" and part in message for field, message in errors), given
+        _, errors = submit(tmp_path, input_data={"PARTS": value})
+        assert errors and all(field == "input_data.PARTS" and part in message for field, message in errors), value
     _, errors = submit(tmp_path)
     assert errors == [("input_data.PARTS", "the template 't' needs a value for this parameter")]
 
@@ -168,8 +168,8 @@ def test_more_tasks_or_more_waits_than_are_allowed_are_refused(tmp_path: Path) -
 def test_a_submission_cannot_bring_steps_or_say_who_does_them(tmp_path: Path) -> None:
     _, errors = submit(tmp_path, input_data={"PARTS": ["x"]}, steps=[{"title": "t", "command": "x"}])
     assert errors == [("steps", "a task has steps only by its template: write them there, and name it with `template`")]
-    _, found = expand_all(tmp_path, [{"title": "t", "steps": []}])
-    assert found[0]["field"] == "steps"
+    _, refusals = expand_all(tmp_path, [{"title": "t", "steps": []}])
+    assert refusals[0]["field"] == "steps"
     fields: dict[str, Any] = {
         "agent": "a",
         "runner": "claude",

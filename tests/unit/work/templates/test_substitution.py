@@ -63,15 +63,15 @@ def test_where_a_placeholder_is_accepted_every_value_stays_one_word(command: str
 
 @pytest.mark.parametrize(("command", "where"), UNSAFE.items())
 def test_a_place_where_quotes_would_not_protect_is_found(command: str, where: str) -> None:
-    (found,) = unsafe_places(command)
-    assert (found.name, found.where) == ("X", where)
-    assert found.line == command[: command.index("{{ X")].count("\n")
+    (place,) = unsafe_places(command)
+    assert (place.name, place.where) == ("X", where)
+    assert place.line == command[: command.index("{{ X")].count("\n")
 
 
 def test_a_placeholder_is_a_name_and_nothing_else() -> None:
     text = "a {{ X }} b {{Y}} c {{{{ d }} {{ X + 1 }} {{ }} {{"
     assert names_in(text) == {"X", "Y"}
-    assert [one.text for one in broken_in(text)] == ["{{ X + 1 }} {{ }} {{", "{{ }} {{", "{{"]
+    assert [place.text for place in broken_in(text)] == ["{{ X + 1 }} {{ }} {{", "{{ }} {{", "{{"]
     with pytest.raises(ValueError, match="must be followed by the name"):
         substituted(text, {"X": 1, "Y": 2})
     assert substituted("{{ X }}{{{{{{ Y }}", {"X": "{{ Y }}", "Y": True}) == "{{ Y }}{{true"

@@ -36,7 +36,7 @@ limits: {timeout_s: 60, memory_mb: 100}
 
 
 def errors_of(text: str, name: str = "t") -> list[tuple[int | None, str, str]]:
-    return [(one.line, one.field, one.reason) for one in check(text.encode(), name)[1]]
+    return [(error.line, error.field, error.reason) for error in check(text.encode(), name)[1]]
 
 
 def expand(tmp_path: Path, item: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
@@ -47,11 +47,11 @@ def expand(tmp_path: Path, item: dict[str, Any]) -> tuple[dict[str, Any], dict[s
 
 @pytest.mark.req("FR-QUEUE-001")
 def test_a_submission_gets_what_the_template_says_and_its_own_fields_count_before(tmp_path: Path) -> None:
-    given = {
+    fields = {
         "input_data": {"PAGE": "it's; rm -rf /", "WORDS": "5", "DRAFT": "true"},
         "limits": {"memory_mb": 50, "max_turns": None},
     }
-    task, errors = expand(tmp_path, {**given, "priority": 2, "claims": ["docs/**"], "title": None, "wait_for": []})
+    task, errors = expand(tmp_path, {**fields, "priority": 2, "claims": ["docs/**"], "title": None, "wait_for": []})
     assert errors == {}
     quoted = "'it'\"'\"'s; rm -rf /'"
     assert task["command"] == f'page={quoted}\nmake "$page" "plain" $(( 5 + 1 )) true 1\n'
@@ -113,11 +113,11 @@ parameters:
 prompt: x
 command: y
 """
-    found = errors_of(text)
-    assert [(line, field) for line, field, _ in found] == [
+    errors = errors_of(text)
+    assert [(line, field) for line, field, _ in errors] == [
         (4, "parameters.A.type"), (5, "parameters.B"), (6, "parameters.C.choices"), (2, "descripton"),
     ]  # fmt: skip
-    assert found[3][2] == "is not a known field; did you mean `description`?"
+    assert errors[3][2] == "is not a known field; did you mean `description`?"
     text = """\
 name: other
 parameters: {A: , N: {type: integer}}
@@ -144,7 +144,7 @@ limits: {timeout_s: -1}
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "told"),
+    ("text", "line", "message"),
     [
         ("name: t\nprompt: &a x\ntitle: *a\n", 2, "anchors and aliases"),
         ("name: t\nprompt: !!python/object/apply:os.system [x]\n", 2, "tags"),
@@ -157,9 +157,9 @@ limits: {timeout_s: -1}
     ],
     ids=["aliases", "tags", "twice", "no YAML", "a list", "deep", "empty", "large"],
 )
-def test_hostile_yaml_is_refused(text: str, line: int | None, told: str) -> None:
+def test_hostile_yaml_is_refused(text: str, line: int | None, message: str) -> None:
     ((at, field, reason),) = errors_of(text)
-    assert (at, field) == (line, "") and told in reason
+    assert (at, field) == (line, "") and message in reason
 
 
 def test_a_file_that_cannot_be_read_says_so(tmp_path: Path) -> None:

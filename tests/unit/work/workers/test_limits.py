@@ -18,10 +18,10 @@ from corral.work.workers.limits import Use, full, holding, parked, reserved, thr
 def test_from_four_fifths_on_a_limit_holds_and_above_it_is_passed(
     name: str, used: int, holds: bool, passed: bool
 ) -> None:
-    found = throttles(Use(**{name: used}), Limits(**{"memory_mb": None, name: 100}))
-    assert [throttle.limit for throttle in found] == ([f"limits.{name}"] if holds else [])
-    assert [throttle.is_passed for throttle in found] == ([passed] if holds else [])
-    for throttle in found:
+    throttled = throttles(Use(**{name: used}), Limits(**{"memory_mb": None, name: 100}))
+    assert [throttle.limit for throttle in throttled] == ([f"limits.{name}"] if holds else [])
+    assert [throttle.is_passed for throttle in throttled] == ([passed] if holds else [])
+    for throttle in throttled:
         assert f"`limits.{name}` is used to {used} %" in throttle.reason
 
 
@@ -45,10 +45,10 @@ def test_a_model_that_refuses_for_a_time_is_asked_again_then_and_not_for_ever(
     result: dict[str, object], seconds: float | None
 ) -> None:
     now = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
-    found = parked(result, "Too much.", now, 300)
-    assert (None if found is None else (found.until - now).total_seconds()) == seconds
-    if found is not None:
-        assert found.holds("claude") and not found.holds("command") and "Too much." in found.reason
+    hold = parked(result, "Too much.", now, 300)
+    assert (None if hold is None else (hold.until - now).total_seconds()) == seconds
+    if hold is not None:
+        assert hold.holds("claude") and not hold.holds("command") and "Too much." in hold.reason
 
 
 @pytest.mark.req("FR-SWARM-008")
@@ -67,11 +67,11 @@ def test_what_models_use_holds_only_tasks_for_models_and_memory_holds_all() -> N
 def test_a_worker_waits_for_the_memory_that_it_is_expected_to_use(
     used_mb: float, allowed: int | None, waits: bool
 ) -> None:
-    found = reserved("claude", 400, used_mb, Limits(memory_mb=allowed))
-    assert (found is not None) == waits
-    if found is not None:
-        assert found.holds("claude") and not found.holds("command")
-        assert "is expected to use 400 MiB" in found.reason and "use, 601" in found.reason
+    need = reserved("claude", 400, used_mb, Limits(memory_mb=allowed))
+    assert (need is not None) == waits
+    if need is not None:
+        assert need.holds("claude") and not need.holds("command")
+        assert "is expected to use 400 MiB" in need.reason and "use, 601" in need.reason
 
 
 @pytest.mark.req("FR-SWARM-008")
@@ -79,7 +79,7 @@ def test_a_worker_waits_for_the_memory_that_it_is_expected_to_use(
 def test_a_worker_waits_for_memory_of_the_machine_unless_it_is_the_only_one(
     left_mb: float, alone: bool, waits: bool
 ) -> None:
-    found = full("claude", 400, left_mb, alone=alone)
-    assert (found is not None) == waits
-    if found is not None:
-        assert found.holds("claude") and not found.holds("command") and "655 MiB of memory left" in found.reason
+    hold = full("claude", 400, left_mb, alone=alone)
+    assert (hold is not None) == waits
+    if hold is not None:
+        assert hold.holds("claude") and not hold.holds("command") and "655 MiB of memory left" in hold.reason

@@ -39,7 +39,7 @@ class Office(Board):
         letter = Letter(subject=subject, body="x", to=to)
         sent = self.do(lambda conn: messages.send(conn, Identity("ann", "Ann"), letter, START, roles=TEAM.members))
         assert sent.bounced == []
-        return sorted(one["session_id"] for one in sent.recipients)
+        return sorted(recipient["session_id"] for recipient in sent.recipients)
 
     def told(self, worker: str) -> list[str]:
         """What it is told now."""

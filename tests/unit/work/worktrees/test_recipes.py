@@ -62,9 +62,9 @@ def test_a_valid_recipe_has_its_defaults(tmp_path: Path) -> None:
     ],
 )
 def test_a_fault_is_named_with_its_field_and_reason(tmp_path: Path, text: str, field: str, reason: str) -> None:
-    ((found, said),) = faults(tmp_path, text)
-    assert found == field
-    assert reason in said
+    ((place, message),) = faults(tmp_path, text)
+    assert place == field
+    assert reason in message
 
 
 def test_every_fault_of_every_file_is_reported_at_once(tmp_path: Path) -> None:

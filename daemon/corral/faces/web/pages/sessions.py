@@ -61,7 +61,7 @@ async def page(services: Services, _visit: Visit, item: str) -> dict[str, Any]:
     def look(conn: Connection) -> tuple[list[Payload], list[Payload], list[Payload], int]:
         mail = mailbox.inbox(conn, who, blind=False, limit=MOST_MESSAGES)
         history: list[Payload] = [{**event} for event in traces.events_of(conn, [who])[-MOST_EVENTS:]]
-        needs = [need for need in needs_you(services, conn) if need["ids"].get("session_id") == who]
+        needs = [need for need in needs_you(conn, services) if need["ids"].get("session_id") == who]
         return [{**message} for message in mail], history[::-1], needs, events.newest(conn)
 
     mail, history, needs, seq = await services.store.read(look)

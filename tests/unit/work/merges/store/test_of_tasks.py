@@ -100,7 +100,11 @@ def test_a_branch_has_one_open_request_for_a_target(any_database: Connection) ->
     first = submit(conn, "mine", 1)
     elsewhere = submit(conn, "mine", 1, target="release")
     second = submit(conn, "mine", 2)
-    assert [merges.get(conn, one)["state"] for one in (first, elsewhere, second)] == ["superseded", "queued", "queued"]
+    assert [merges.get(conn, merge_id)["state"] for merge_id in (first, elsewhere, second)] == [
+        "superseded",
+        "queued",
+        "queued",
+    ]
     row = {**merges.get(conn, second), "merge_id": "third"}
     del row["seq"]
     with pytest.raises(IntegrityError), conn.begin_nested():
@@ -112,10 +116,14 @@ def test_one_that_is_landing_is_marked_and_stays_until_that_is_over(any_database
     first = submit(conn, "mine", 1)
     intents.intend(conn, target="main", old_sha="a", new_sha="b", merge_ids=[first], now=NOW)
     second, third = submit(conn, "mine", 2), submit(conn, "mine", 3)
-    assert [merges.get(conn, one)["state"] for one in (first, second, third)] == ["queued", "superseded", "queued"]
+    assert [merges.get(conn, merge_id)["state"] for merge_id in (first, second, third)] == [
+        "queued",
+        "superseded",
+        "queued",
+    ]
     assert merges.get(conn, first)["replaced_by"] == second
-    found = merges.open_of_branch(conn, "mine", "main")
-    assert found is not None and found["merge_id"] == third
+    merge = merges.open_of_branch(conn, "mine", "main")
+    assert merge is not None and merge["merge_id"] == third
 
 
 def test_a_task_with_an_open_request_has_not_landed_whatever_else_of_it_has(any_database: Connection) -> None:
