@@ -59,6 +59,15 @@ def test_another_name_of_a_branch_lands_through_its_checkout(repo: Path, new: st
 
 
 @pytest.mark.req("G7")
+def test_a_checkout_whose_head_is_on_another_name_of_the_branch(repo: Path, new: str) -> None:
+    git(repo, "symbolic-ref", "refs/heads/trunk", MAIN)
+    git(repo, "symbolic-ref", "HEAD", "refs/heads/trunk")
+    assert land(repo, new, target="refs/heads/trunk") == Landed(new)
+    assert git(repo, "rev-parse", MAIN) == new and git(repo, "status", "--porcelain") == ""
+    assert git(repo, "symbolic-ref", "--no-recurse", "HEAD") == "refs/heads/trunk"
+
+
+@pytest.mark.req("G7")
 def test_through_a_linked_checkout(repo: Path, new: str, tmp_path: Path) -> None:
     git(repo, "checkout", "-q", "--detach")
     linked = tmp_path / "li nk"

@@ -77,7 +77,7 @@ def fast_forward(
     _lock_between_gits(checkout, drain_s)
     crash_point("landing.index_locked")
     try:
-        if checkout.branch() != target_ref:
+        if refs.checked_out(checkout) != target_ref:
             raise Busy(f"{checkout.work_tree} is switching branches")
         for name, (what, command) in _IN_PROGRESS.items():
             if (checkout.git_dir / name).exists():
@@ -206,7 +206,7 @@ def _unlock_refs(checkout: Git, note: halfway.Note) -> list[str]:
     Returns:
         Locks for which that is not certain yet.
     """
-    target = checkout.branch()
+    target = refs.checked_out(checkout)
     written_for = {checkout.git_dir / "HEAD.lock": "", checkout.git_dir / "ORIG_HEAD.lock": note.old_sha}
     if target:
         written_for[checkout.common_dir / f"{target}.lock"] = note.new_sha
