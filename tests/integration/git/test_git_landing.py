@@ -195,7 +195,7 @@ def test_a_target_checked_out_twice_is_in_the_way(repo: Path, new: str, tmp_path
     assert git(repo, "rev-parse", MAIN) != new
 
 
-def test_a_target_in_the_middle_of_a_rebase_or_merge_is_in_the_way(repo: Path, new: str) -> None:
+def test_a_target_in_the_middle_of_a_rebase_merge_or_am_is_in_the_way(repo: Path, new: str, tmp_path: Path) -> None:
     git(repo, "checkout", "-q", "-b", "onto")
     commit(repo, {"src/b.py": "onto\n"})
     git(repo, "checkout", "-q", "main")
@@ -210,6 +210,11 @@ def test_a_target_in_the_middle_of_a_rebase_or_merge_is_in_the_way(repo: Path, n
     before = state(repo)
     held = land(repo, later)
     assert isinstance(held, InTheWay) and state(repo) == before
+    git(repo, "merge", "--abort")
+    git(repo, "format-patch", "-1", "onto", "--output", str(tmp_path / "a.patch"))
+    git(repo, "am", str(tmp_path / "a.patch"), check=False)
+    held = land(repo, later)
+    assert isinstance(held, InTheWay) and f"git -C {repo} am --continue" in held.remedy
 
 
 @pytest.mark.req("G3")

@@ -30,7 +30,8 @@ _IN_PROGRESS = {
     "REVERT_HEAD": ("a revert", "revert"),
     "sequencer": ("a cherry-pick or revert of several commits", "cherry-pick"),
     "rebase-merge": ("a rebase", "rebase"),
-    "rebase-apply": ("a rebase or `git am`", "rebase"),
+    "rebase-apply/applying": ("a `git am`", "am"),
+    "rebase-apply": ("a rebase", "rebase"),
 }
 """By the file that shows it: the operation, and the git command that continues it."""
 
