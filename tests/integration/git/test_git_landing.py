@@ -267,7 +267,7 @@ def test_the_first_commit_of_a_target(repo: Path, new: str) -> None:
 
 def test_configuration_cannot_change_what_landing_does(repo: Path, new: str) -> None:
     git(repo, "config", "merge.ff", "false")
-    git(repo, "config", "branch.main.mergeOptions", "--no-ff --no-commit")
+    git(repo, "config", "branch.main.mergeOptions", "--no-ff --no-commit --squash")
     git(repo, "config", "merge.verifySignatures", "true")
     assert land(repo, new) == Landed(new)
     assert git(repo, "rev-parse", MAIN) == new

@@ -125,8 +125,8 @@ def _forward_under_lock(checkout: Git, new_sha: str, old_sha: str) -> Tried:
     private = index_lock.copy_index(checkout)
     crash_point("landing.index_copied")
     result = checkout.run(
-        "merge", "--ff-only", "--no-overwrite-ignore", "--no-autostash", "--no-verify-signatures", "--no-stat", "--quiet",
-        refs.oid(new_sha), timeout_s=600, index_file=private,
+        "merge", "--ff-only", "--no-overwrite-ignore", "--no-autostash", "--no-verify-signatures", "--no-squash",
+        "--no-stat", "--quiet", refs.oid(new_sha), timeout_s=600, index_file=private,
     )  # fmt: skip
     crash_point("landing.forwarded")
     has_arrived = note.has_arrived(checkout)

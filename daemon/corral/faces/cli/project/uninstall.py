@@ -28,7 +28,7 @@ from corral.faces.cli.terminal.output import echo, for_programs, paint, report
 from corral.faces.cli.terminal.person import confirm
 from corral.faces.cli.terminal.progress import progress
 from corral.git.checkouts import listing
-from corral.git.process.command import open_checkout
+from corral.git.process.command import open_checkout, open_repository
 from corral.work.templates.project import plan
 from corral.work.templates.project.lock import Lock, lock_file, read_lock
 
@@ -97,8 +97,8 @@ def uninstall(
     kept = clear_home(project, {**kept, **kept_at_home(project, lock)})
     if project.database.parent != project.home:
         shutil.rmtree(project.database.parent, ignore_errors=True)
-    notes = ("corral.worktrees", "corral.landed")  # the lock of the worktree list, and the state after the last landing
-    for file in (project.lock_file, *(project.common_dir / name for name in notes)):
+    landed = (admin / "corral.landed" for admin in listing.admin_dirs(open_repository(project.common_dir)))
+    for file in (project.lock_file, project.common_dir / "corral.worktrees", *landed):
         file.unlink(missing_ok=True)
     shutil.rmtree(project.common_dir / "corral-tmp", ignore_errors=True)
     if (copies := project.common_dir / "corral-private").is_dir():
