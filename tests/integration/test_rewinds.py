@@ -145,6 +145,7 @@ def test_a_target_that_was_renamed_is_not_lost_and_what_is_submitted_meanwhile_w
     merge_id = world.submit("three")
     world.queue.step(world.now())
     assert world.merge(merge_id)["state"] == "held" and "no branch main any more" in why(world.merge(merge_id))
+    assert "merge submit three --target NAME" in why(world.merge(merge_id)), "a person may mean the new name to stay"
     with pytest.raises(NotFound):
         world.submit("three", target="nobody-knew-it")
     git(world.root, "branch", "-m", "trunk", "main")

@@ -114,11 +114,25 @@ def test_settings_behind_a_symlink_stay_behind_it(repo: Path, tmp_path: Path) ->
     house.run("init", "--yes")
     assert settings_of(repo).is_symlink()
     assert "WorktreeCreate" in json.loads(real.read_text())["hooks"]
-    house.run("uninstall", "--yes")
+    assert f"it is {real}, from which Corral's entries are gone" in house.run("uninstall", "--yes").stdout
     assert settings_of(repo).is_symlink()
     assert real.read_text() == json.dumps(SETTINGS)
     assert real.stat().st_mode & 0o777 == 0o640
     assert [item.name for item in tmp_path.iterdir() if item.name.startswith(".")] == []
+
+
+def test_settings_in_a_folder_that_is_a_link_lose_what_is_ours_and_stay(repo: Path, tmp_path: Path) -> None:
+    shared = tmp_path / "dotfiles"
+    shared.mkdir()
+    settings_of(repo).parent.symlink_to(shared)
+    house = Coordinated(repo)
+    house.run("init", "--yes")
+    house.run("uninstall", "--yes")
+    assert settings_of(repo).parent.is_symlink() and not (repo / ".corral").exists()
+    assert {file.name: file.read_text() for file in shared.iterdir()} == {
+        "settings.json": "{}\n",
+        "settings.local.json": "{}\n",
+    }
 
 
 def test_a_worktree_hook_of_ones_own_is_kept_and_said(repo: Path) -> None:

@@ -227,6 +227,18 @@ def test_a_head_that_does_not_descend_from_the_base_fails_and_is_salvaged(house:
     assert git(repo, "show", f"{saved.ref}:q.txt") == "q"
 
 
+def test_a_branch_that_was_rewritten_keeps_what_was_committed_on_it_before(house: Open, repo: Path) -> None:
+    one = house()
+    command = (
+        "echo 1 > one.txt && git add . && git commit -q -m one"
+        " && git reset -q --hard $(git commit-tree -m other 'HEAD~1^{tree}')"
+    )
+    detail = one.until_status(one.submit(command), "failed")
+    one.settle()
+    (kept,) = [saved for saved in salvage.listing(one.worktree_context.repo) if saved.ref in detail["error_message"]]
+    assert detail["error_code"] == "not_descendant" and git(repo, "show", f"{kept.ref}:one.txt") == "1"
+
+
 def test_a_branch_that_does_not_exist_is_not_retried(house: Open) -> None:
     home = house()
     detail = home.until_status(home.submit("true", target="nowhere"), "failed")

@@ -11,6 +11,7 @@ from corral.daemon.binding import refuse_what_a_clone_brought
 from corral.git.process.command import Git, open_checkout
 from tests.conftest import commit, commit_all, git
 from tests.integration.git.test_git_wrapper import shim
+from tests.support.coordinated import Coordinated
 
 IN_TREE = {".corral/config.yaml": "landing: {}\n", ".corral/agents/one.md": "x\n", "src/corral.db": "x\n"}
 
@@ -43,6 +44,18 @@ def test_a_git_that_was_killed_once_is_asked_again(
     with pytest.raises(Unsupported, match=r"corral\.db"):
         refuse_what_a_clone_brought(checkout)
     assert killed.exists(), "what is only in the index was seen by the second look"
+
+
+def test_an_older_branch_takes_nothing_of_this_clone_into_its_commits(house: Coordinated) -> None:
+    git(house.root, "branch", "older")
+    git(house.root, "add", "--all")
+    git(house.root, "commit", "-q", "-m", "shared")
+    house.carry_out("a task", "echo x > x.txt")
+    git(house.root, "switch", "-q", "older")
+    assert not (house.root / ".corral" / ".gitignore").exists() and (house.root / ".corral" / "run" / "token").exists()
+    git(house.root, "add", "--all")
+    assert git(house.root, "status", "--porcelain") == ""
+    git(house.root, "switch", "-q", "main")
 
 
 @pytest.mark.req("X7")

@@ -22,7 +22,7 @@ def test_uninstall_takes_everything_away_keeps_what_was_saved_and_lets_it_be_pre
     house.run("worktree", "remove", "mine")
     (saved,) = house.json("worktree", "recover")
     pid = house.running_pid()
-    house.run("uninstall", "--yes")
+    assert "refs/notes/corral" in house.run("uninstall", "--yes").stdout
     eventually(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
     assert git(house.root, "status", "--porcelain", "--ignored") == ""
     assert not (house.root / ".corral").exists()

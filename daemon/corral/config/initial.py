@@ -21,6 +21,15 @@ _LIKELY = (
 )
 """A file in the root of a repository, a pattern in it, and the test command of a project that has both; the first counts."""
 
+LOCAL = ("corral.db*", "run", "logs", "local.yaml", "metadata.json", "verify", "worktrees")
+"""Names in ``.corral/`` of files that belong to one clone on one machine."""
+
+EXCLUDED = b"# Corral's own files, also while a branch without .corral/.gitignore is checked out:\n" + b"".join(
+    f"{pattern}\n".encode()
+    for pattern in (*(f"/.corral/{name}" for name in LOCAL), "/.corral/state/*", "!/.corral/state/roadmap.yaml")
+)
+"""What is added to git's ``info/exclude``; rules in ``.corral/.gitignore`` go before it."""
+
 
 def likely_verification(root: Path) -> str | None:
     """The command that probably runs this project's tests: an example to show, never what is set unasked."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection
 
 from corral.config import account, worktree_root
+from corral.config.initial import EXCLUDED, LOCAL
 from corral.config.inodes import folder_id, repository_has_left
 from corral.config.paths import SET_ASIDE, Project
 from corral.config.trust import TrustStore, trust_file
@@ -299,9 +300,6 @@ def _free_path(folder: Path, name: str) -> Path:
 
 # -- Files that come with a clone are not trusted: a database, a socket or a log that git tracks is somebody else's
 
-LOCAL = ("corral.db*", "run", "logs", "local.yaml", "metadata.json", "verify", "worktrees")
-"""Names in ``.corral/`` of files that belong to one clone on one machine."""
-
 
 def refuse_what_a_clone_brought(git: Git) -> None:
     """Refuse a repository in which git tracks files that belong to one clone.
@@ -331,6 +329,20 @@ def refuse_what_a_clone_brought(git: Git) -> None:
 
 
 def _is_local(path: str) -> bool:
-    """Whether that path, on a file system that ignores case too, is one of :data:`LOCAL` or ``.corral`` itself."""
+    """Whether that path, on a file system that ignores case too, is one of ``LOCAL`` or ``.corral`` itself."""
     top, _, below = path.casefold().partition("/")
     return top == ".corral" and (not below or any(fnmatchcase(below.partition("/")[0], pattern) for pattern in LOCAL))
+
+
+def hide_own_files(common_dir: Path) -> None:
+    """Have git ignore, whatever branch is checked out, what belongs to this clone: ``git add --all`` would take it along."""
+    file = common_dir / "info" / "exclude"
+    try:
+        before = file.read_bytes() if file.exists() else b""
+        if EXCLUDED in before or file.is_symlink():
+            return
+        file.parent.mkdir(exist_ok=True)
+        with file.open("ab") as stream:
+            stream.write((b"" if before.endswith(b"\n") or not before else b"\n") + EXCLUDED)
+    except OSError as error:
+        log.warning("own_files_not_hidden", file=str(file), error=str(error))

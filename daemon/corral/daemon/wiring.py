@@ -30,7 +30,7 @@ from corral.core.needs import Fault
 from corral.core.redaction import remember_secrets
 from corral.core.steps import Step
 from corral.daemon import damage, session_keeper
-from corral.daemon.binding import Bound, open_bound, refuse_what_a_clone_brought
+from corral.daemon.binding import Bound, hide_own_files, open_bound, refuse_what_a_clone_brought
 from corral.daemon.jobs import Job
 from corral.daemon.recovery import Recovery
 from corral.daemon.reload import Reloader
@@ -93,6 +93,7 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Assembly:
     git = open_repository(project.common_dir)
     if not project.bare:
         refuse_what_a_clone_brought(git)
+        hide_own_files(project.common_dir)
     has_left = partial(repository_has_left, project.common_dir, folder_id(project.common_dir))
     logs.configure(project.logs_dir / logs.FILE, "INFO", 30, stderr=False, has_left=has_left)
     remember_secrets(os.environ)

@@ -121,6 +121,12 @@ def followed(git: Git, ref: str) -> str:
     return result.text.strip() if result.ok else ref
 
 
+def checked_out(checkout: Git) -> str | None:
+    """The full ref of the branch that the commits of a checkout go to, also under an old name; None: detached."""
+    branch = checkout.branch()
+    return followed(checkout, branch) if branch else None
+
+
 def exists(git: Git, sha: str) -> bool:
     """Whether git still has a commit."""
     return git.run("cat-file", "-e", f"{oid(sha)}^{{commit}}").ok

@@ -59,6 +59,15 @@ def test_another_name_of_a_branch_lands_through_its_checkout(repo: Path, new: st
 
 
 @pytest.mark.req("G7")
+def test_a_checkout_whose_head_is_on_another_name_of_the_branch(repo: Path, new: str) -> None:
+    git(repo, "symbolic-ref", "refs/heads/trunk", MAIN)
+    git(repo, "symbolic-ref", "HEAD", "refs/heads/trunk")
+    assert land(repo, new, target="refs/heads/trunk") == Landed(new)
+    assert git(repo, "rev-parse", MAIN) == new and git(repo, "status", "--porcelain") == ""
+    assert git(repo, "symbolic-ref", "--no-recurse", "HEAD") == "refs/heads/trunk"
+
+
+@pytest.mark.req("G7")
 def test_through_a_linked_checkout(repo: Path, new: str, tmp_path: Path) -> None:
     git(repo, "checkout", "-q", "--detach")
     linked = tmp_path / "li nk"
@@ -186,7 +195,7 @@ def test_a_target_checked_out_twice_is_in_the_way(repo: Path, new: str, tmp_path
     assert git(repo, "rev-parse", MAIN) != new
 
 
-def test_a_target_in_the_middle_of_a_rebase_or_merge_is_in_the_way(repo: Path, new: str) -> None:
+def test_a_target_in_the_middle_of_a_rebase_merge_or_am_is_in_the_way(repo: Path, new: str, tmp_path: Path) -> None:
     git(repo, "checkout", "-q", "-b", "onto")
     commit(repo, {"src/b.py": "onto\n"})
     git(repo, "checkout", "-q", "main")
@@ -201,6 +210,11 @@ def test_a_target_in_the_middle_of_a_rebase_or_merge_is_in_the_way(repo: Path, n
     before = state(repo)
     held = land(repo, later)
     assert isinstance(held, InTheWay) and state(repo) == before
+    git(repo, "merge", "--abort")
+    git(repo, "format-patch", "-1", "onto", "--output", str(tmp_path / "a.patch"))
+    git(repo, "am", str(tmp_path / "a.patch"), check=False)
+    held = land(repo, later)
+    assert isinstance(held, InTheWay) and f"git -C {repo} am --continue" in held.remedy
 
 
 @pytest.mark.req("G3")
@@ -253,7 +267,7 @@ def test_the_first_commit_of_a_target(repo: Path, new: str) -> None:
 
 def test_configuration_cannot_change_what_landing_does(repo: Path, new: str) -> None:
     git(repo, "config", "merge.ff", "false")
-    git(repo, "config", "branch.main.mergeOptions", "--no-ff --no-commit")
+    git(repo, "config", "branch.main.mergeOptions", "--no-ff --no-commit --squash")
     git(repo, "config", "merge.verifySignatures", "true")
     assert land(repo, new) == Landed(new)
     assert git(repo, "rev-parse", MAIN) == new

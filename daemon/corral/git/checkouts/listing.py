@@ -13,6 +13,7 @@ from threading import Lock
 from corral.core import files
 from corral.core.crash import crash_point
 from corral.core.errors import Conflict
+from corral.git import refs
 from corral.git.process.command import Git, Result
 
 _LOCK_WAIT_S = 120.0
@@ -82,7 +83,7 @@ def holding(repo: Git, ref: str, listed: Sequence[Entry] | None = None) -> list[
     ]
     main = Git(repo.common_dir, repo.common_dir.parent)
     # A `core.bare` set by accident hides the user's checkout from git, but not from this function.
-    if repo.common_dir.name == ".git" and (repo.common_dir / "index").exists() and main.branch() == ref:
+    if repo.common_dir.name == ".git" and (repo.common_dir / "index").exists() and refs.checked_out(main) == ref:
         main_entry = Entry(repo.common_dir.parent, main.head(), ref, None, False, False)
         holders = [main_entry, *(entry for entry in holders if entry.path.resolve() != main_entry.path.resolve())]
     return holders

@@ -30,7 +30,8 @@ _IN_PROGRESS = {
     "REVERT_HEAD": ("a revert", "revert"),
     "sequencer": ("a cherry-pick or revert of several commits", "cherry-pick"),
     "rebase-merge": ("a rebase", "rebase"),
-    "rebase-apply": ("a rebase or `git am`", "rebase"),
+    "rebase-apply/applying": ("a `git am`", "am"),
+    "rebase-apply": ("a rebase", "rebase"),
 }
 """By the file that shows it: the operation, and the git command that continues it."""
 
@@ -77,7 +78,7 @@ def fast_forward(
     _lock_between_gits(checkout, drain_s)
     crash_point("landing.index_locked")
     try:
-        if checkout.branch() != target_ref:
+        if refs.checked_out(checkout) != target_ref:
             raise Busy(f"{checkout.work_tree} is switching branches")
         for name, (what, command) in _IN_PROGRESS.items():
             if (checkout.git_dir / name).exists():
@@ -124,8 +125,8 @@ def _forward_under_lock(checkout: Git, new_sha: str, old_sha: str) -> Tried:
     private = index_lock.copy_index(checkout)
     crash_point("landing.index_copied")
     result = checkout.run(
-        "merge", "--ff-only", "--no-overwrite-ignore", "--no-autostash", "--no-verify-signatures", "--no-stat", "--quiet",
-        refs.oid(new_sha), timeout_s=600, index_file=private,
+        "merge", "--ff-only", "--no-overwrite-ignore", "--no-autostash", "--no-verify-signatures", "--no-squash",
+        "--no-stat", "--quiet", refs.oid(new_sha), timeout_s=600, index_file=private,
     )  # fmt: skip
     crash_point("landing.forwarded")
     has_arrived = note.has_arrived(checkout)
@@ -206,7 +207,7 @@ def _unlock_refs(checkout: Git, note: halfway.Note) -> list[str]:
     Returns:
         Locks for which that is not certain yet.
     """
-    target = checkout.branch()
+    target = refs.checked_out(checkout)
     written_for = {checkout.git_dir / "HEAD.lock": "", checkout.git_dir / "ORIG_HEAD.lock": note.old_sha}
     if target:
         written_for[checkout.common_dir / f"{target}.lock"] = note.new_sha

@@ -149,7 +149,7 @@ def _signature(checkout: Git) -> str:
 
 def _stats(checkout: Git) -> list[os.stat_result | None]:
     """Stat of index, HEAD and branch: any git that writes more than files changes one of them."""
-    branch = checkout.branch()
+    branch = refs.checked_out(checkout)
     places = [checkout.git_dir / "index", checkout.git_dir / "HEAD"]
     return [_stat(place) for place in (*places, *([checkout.common_dir / branch] if branch else []))]
 

@@ -76,7 +76,7 @@ def land(
     """
     target_ref = refs.followed(repo, target_ref)  # that branch would move, and so would the checkout that has it
     for checkout, error in forward.recover(repo):
-        if checkout.branch() == target_ref:
+        if refs.checked_out(checkout) == target_ref:
             raise error
     current = refs.read(repo, target_ref)
     is_forward = (current or "") == old_sha and (not old_sha or refs.is_ancestor(repo, old_sha, new_sha))
@@ -119,7 +119,7 @@ def _land_in_checkout(
     path: Path, target_ref: str, new_sha: str, old_sha: str, quiet_since: datetime | None
 ) -> Landed | Moved | InTheWay:
     checkout = open_checkout(path)
-    if checkout.branch() != target_ref:
+    if refs.checked_out(checkout) != target_ref:
         return InTheWay(f"{path} is switching branches", [])
     if halfway.read_note(checkout) is not None and (stuck := forward.conclude(checkout)):
         return _not_restored(checkout, stuck)

@@ -77,6 +77,8 @@ def settle(context: WorktreeContext, task: TaskRow, worktree: WorktreeRow) -> st
         descends = refs.is_ancestor(context.repo, base, head)
     if head is None or not descends:
         message = f"Its HEAD is not a descendant of {base[:12]}, where the task started."
+        if (left := _made_before(context, checkout, base)) is not None:
+            message += f" What it had committed on that is {left[:12]} ({_set_aside(context, worktree, left)})."
         return Ending(False, "not_descendant", message, retryable=False)
     if head == base:
         tip_of_target = refs.read(context.repo, refs.branch_ref(required(task["target"]))) or base
@@ -134,6 +136,14 @@ def _rejoined(
     joined = create(checkout, tree, (before,), message, committer(checkout, task), context.clock())
     detach(checkout, joined)
     return joined, True
+
+
+def _made_before(context: WorktreeContext, checkout: Git, base: str) -> str | None:
+    """The last commit that was made here on what the task started at, if no ref holds it: its branch was rewritten."""
+    for step in reversed(head_log.steps(checkout)):
+        if step.is_made and refs.exists(context.repo, step.sha) and refs.is_ancestor(context.repo, base, step.sha):
+            return None if refs.holder(context.repo, step.sha) else step.sha
+    return None
 
 
 def _left_elsewhere(context: WorktreeContext, worktree: WorktreeRow, tips: list[str]) -> Ending:

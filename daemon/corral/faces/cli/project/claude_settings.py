@@ -239,15 +239,16 @@ def undo(file: Path, recorded: dict[str, Any] | None) -> bytes | None:
     """The content to restore: the original bytes if nobody edited the file since, else the file without our entries.
 
     Returns:
-        The new content, or None if the file must be deleted.
+        The new content, or None if the file must be deleted: no link, whose target others may use.
     """
+    nothing = b"{}\n" if is_link(file) else None
     try:
         now = file.read_bytes()
     except FileNotFoundError:
         return None
     if recorded and hashlib.sha256(now).hexdigest() == recorded["written_sha256"]:
         original = recorded["original"]
-        return None if original is None else base64.b64decode(original)
+        return nothing if original is None else base64.b64decode(original)
     settings = _parse(file, now)
     has_ours = bool(recorded and recorded.get("allow")) and _without_rule(settings)
     if recorded and recorded.get("status_line") and settings.get("statusLine") == STATUS_LINE:
@@ -268,7 +269,12 @@ def undo(file: Path, recorded: dict[str, Any] | None) -> bytes | None:
         return now
     if not hooks:
         settings.pop("hooks", None)
-    return _format(settings, now) if settings or (recorded and recorded["original"] is not None) else None
+    return _format(settings, now) if settings or (recorded and recorded["original"] is not None) else nothing
+
+
+def is_link(file: Path) -> bool:
+    """Whether a settings file, or the folder it is in, is a symbolic link: other repositories may use the same file."""
+    return file.is_symlink() or file.parent.is_symlink()
 
 
 def _commands(groups: list[Any]) -> list[str]:

@@ -73,7 +73,7 @@ def replace_file(file: Path, content: bytes) -> None:
 
 
 def give_back(file: Path, content: bytes | None) -> None:
-    """Restore a file's content; None deletes the file, and folders that are empty then."""
+    """Restore a file's content; None deletes the file, and folders that are empty then; a link stays."""
     if content is not None:
         if file.exists() and file.read_bytes() != content:
             replace_file(file, content)
@@ -81,7 +81,7 @@ def give_back(file: Path, content: bytes | None) -> None:
     if not file.is_symlink():
         file.unlink(missing_ok=True)
     for folder in file.parents:
-        if not folder.is_dir() or any(folder.iterdir()):
+        if folder.is_symlink() or not folder.is_dir() or any(folder.iterdir()):
             break
         folder.rmdir()
 

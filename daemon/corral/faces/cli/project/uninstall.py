@@ -5,10 +5,12 @@ from __future__ import annotations
 import shlex
 import shutil
 from contextlib import suppress
+from functools import reduce
 from pathlib import Path
 from typing import Annotated, Any
 
 from corral.client.connection import Client
+from corral.config import initial
 from corral.config.links import refuse_links
 from corral.config.ownership import is_own
 from corral.config.paths import Project, find_project
@@ -20,13 +22,13 @@ from corral.faces.cli.program import service
 from corral.faces.cli.program.daemon import refuse_own_work, stop_and_wait
 from corral.faces.cli.project import claude_settings, init_record, project_copies
 from corral.faces.cli.project import trust as project_trust
-from corral.faces.cli.project.own_files import clear_home, give_back, is_cleared, kept_at_home
+from corral.faces.cli.project.own_files import clear_home, content_of, give_back, is_cleared, kept_at_home
 from corral.faces.cli.terminal.options import argument, command, here
 from corral.faces.cli.terminal.output import echo, for_programs, paint, report
 from corral.faces.cli.terminal.person import confirm
 from corral.faces.cli.terminal.progress import progress
 from corral.git.checkouts import listing
-from corral.git.process.command import open_checkout
+from corral.git.process.command import open_checkout, open_repository
 from corral.work.templates.project import plan
 from corral.work.templates.project.lock import Lock, lock_file, read_lock
 
@@ -76,26 +78,35 @@ def uninstall(
             contents |= _in_worktrees(project, {**line, "original": None, "written_sha256": ""})
         exclude = project.common_dir / "info" / "exclude"
         if exclude.is_file():
-            contents[exclude] = exclude.read_bytes().replace(claude_settings.EXCLUDED, b"") or None
+            ours = (claude_settings.EXCLUDED, initial.EXCLUDED)
+            contents[exclude] = reduce(lambda text, lines: text.replace(lines, b""), ours, exclude.read_bytes()) or None
         contents |= dict.fromkeys(project_copies.unchanged(project.root, init_record.copies(project)))
         if lock is not None:
             files = plan.plan(project, lock, contents)
             contents |= files.contents
             kept |= files.kept
         for file, content in contents.items():
+            if claude_settings.is_link(file) and content_of(file) != content:
+                kept[file.relative_to(project.root).as_posix()] = (
+                    f"it is {file.resolve()}, from which Corral's entries are gone: run `corral init` in any other "
+                    "repository that uses it"
+                )
             give_back(file, content)
     project_trust.store().revoke(project.common_dir)
     kept |= dict.fromkeys(left, "something is in it that Corral did not make")
     kept = clear_home(project, {**kept, **kept_at_home(project, lock)})
     if project.database.parent != project.home:
         shutil.rmtree(project.database.parent, ignore_errors=True)
-    notes = ("corral.worktrees", "corral.landed")  # the lock of the worktree list, and the state after the last landing
-    for file in (project.lock_file, *(project.common_dir / name for name in notes)):
+    landed = (admin / "corral.landed" for admin in listing.admin_dirs(open_repository(project.common_dir)))
+    for file in (project.lock_file, project.common_dir / "corral.worktrees", *landed):
         file.unlink(missing_ok=True)
     shutil.rmtree(project.common_dir / "corral-tmp", ignore_errors=True)
     if (copies := project.common_dir / "corral-private").is_dir():
         kept[str(copies)] = "in it are files that git ignores, saved of worktrees; delete it yourself"
-    gone = f"Removed Corral from {project.root}. Commit the deletions. `git for-each-ref refs/corral` lists saved work."
+    refs = "git for-each-ref refs/corral refs/heads/corral refs/notes/corral"
+    gone = (
+        f"Removed Corral from {project.root}. Commit the deletions. `{refs}` lists saved work, branches and receipts."
+    )
     report({"removed": str(project.home), "kept": kept}, gone)
     for name, reason in kept.items() if not for_programs() else ():
         echo(paint(f"{one_line(name)} stays: {one_line(reason)}.", "yellow"))
