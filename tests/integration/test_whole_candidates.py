@@ -185,13 +185,14 @@ def test_a_submodule_is_empty_unless_the_candidate_fills_it(
     inner = make_repo("inner", {"f": "1\n"})
     world = made(
         {
-            "check.sh": 'test -z "$(ls -A sub 2>/dev/null)" && git -c protocol.file.allow=always submodule -q update --init\n'
+            "check.sh": 'test -z "$(ls -A sub 2>/dev/null)" && git -c protocol.file.allow=always submodule -q update --init '
+            "&& touch sub/built\n"
         }
     )
     git(world.root, "-c", "protocol.file.allow=always", "submodule", "-q", "add", str(inner), "sub")
     git(world.root, "commit", "-qm", "sub")
     world.until(submit(world, "one", {"one": "x\n"}), "landed")
-    assert (place(world) / "sub" / "f").exists()
+    assert (place(world) / "sub" / "f").exists(), "and what it builds there is no change of a tracked file"
     world.until(submit(world, "two", {"two": "x\n"}), "landed")
 
 
