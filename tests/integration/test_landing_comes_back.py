@@ -41,7 +41,7 @@ def test_a_file_whose_name_is_no_utf_8_is_told_with_an_escape_and_stops_nobody(w
     clashing, hindered = world.offer("clashing", {named: "1\n"}), world.offer("hindered", {named: "2\n"})
     commit(world.root, {named: "3\n"})
     merge = world.finish(clashing)
-    assert (merge["state"], merge["conflicts"]) == ("conflict", [{"path": named, "kind": "content"}])
+    assert (merge["state"], merge["conflicts"]) == ("conflict", [{"path": r"caf\udce9.txt", "kind": "content"}])
     assert r"caf\udce9.txt (content)" in why(merge)
     git(world.root, "reset", "-q", "--hard", "HEAD^")
     put(world.root / named, "4\n")

@@ -16,6 +16,7 @@ from corral.core.errors import ConfigInvalid, CorralError, DatabaseUnavailable, 
 from corral.core.logs import logger
 from corral.core.remedies import with_remedy
 from corral.core.states import MergeState
+from corral.core.visible import visible
 from corral.git import refs
 from corral.git.commits import effective
 from corral.git.land import candidates
@@ -169,7 +170,7 @@ class Executor:
         if isinstance(built, candidates.Conflicted) and on_sha != line.tip:
             return self._changed(line, merge_id, self._db.write(merges.clashes, merge_id, on_sha, now))
         if isinstance(built, candidates.Conflicted):
-            conflicts = [{"path": item.path, "kind": item.kind} for item in built.paths]
+            conflicts = [{"path": visible(item.path), "kind": item.kind} for item in built.paths]
             reason = f"{merge['branch']} conflicts with {merge['target']} at {on_sha[:12]}: {built.in_words}"
             reason = built.text if isinstance(built, candidates.Behind) else reason
             return self._end(merge, MergeState.CONFLICT, now, reason=reason, conflicts=conflicts)
