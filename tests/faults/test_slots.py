@@ -6,20 +6,22 @@ import os
 import shutil
 import socket
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import insert, select
 
 from corral.config.sections.sharing import Landing
+from corral.core.instants import iso
 from corral.core.remedies import remedy_in
 from corral.landing import requests
 from corral.landing.verify.verification_worktree import VerificationWorktree
 from corral.observe.view.needs_of_landing import unverified_merges
-from corral.store.schema import verification_runs
+from corral.store.schema import agent_sessions, verification_runs
 from corral.work.merges.store import runs
 from tests.conftest import commit_on, git
 from tests.integration.landing_world import World, why
@@ -231,7 +233,12 @@ def test_a_port_that_another_slot_has_blames_nobody_and_the_next_run_one_at_a_ti
 
 
 @pytest.mark.req("I5")
-def test_a_change_that_takes_its_own_port_twice_comes_back(world: World, port: int) -> None:
+@pytest.mark.parametrize("at_work", [False, True], ids=["by itself", "beside agents"])
+def test_a_change_that_takes_its_own_port_twice_comes_back(world: World, port: int, at_work: bool) -> None:
+    if at_work:  # all the while
+        values = {"session_id": "s", "agent_name": "a", "agent_type": "claude", "status": "active", "capabilities": []}
+        values |= {"started_at": iso(world.now()), "last_heartbeat": iso(world.now() + timedelta(days=1))}
+        world.db.write(lambda conn: conn.execute(insert(agent_sessions).values(values)))
     twice = f"import socket; s = [socket.socket() for _ in 'ab']; [one.bind(('127.0.0.1', {port})) for one in s]"
     world.landing = Landing(verify=[f'test ! -e bad.txt || python3 -c "{twice}"'], reruns=0)
     bad, good = submitted(world, "bad"), submitted(world, "good")

@@ -14,6 +14,8 @@ from corral.landing import requests
 from corral.observe.retention.log_sealing import AGAIN, LogSealer
 from tests.conftest import commit, git
 from tests.integration.landing_world import World, why
+from tests.integration.running import ON_LINUX
+from tests.support.files import put
 
 
 @pytest.mark.req("I5")
@@ -30,6 +32,24 @@ def test_a_conflict_with_what_has_landed_goes_back_typed(world: World) -> None:
     assert git(world.root, "rev-parse", "two") == merge["head_sha"]
     assert world.held_refs() == []
     assert world.settled[-1] == (second, "conflict")
+
+
+@ON_LINUX
+def test_a_file_whose_name_is_no_utf_8_is_told_with_an_escape_and_stops_nobody(world: World) -> None:
+    named = "caf\udce9.txt"
+    commit(world.root, {named: "0\n"})
+    clashing, hindered = world.offer("clashing", {named: "1\n"}), world.offer("hindered", {named: "2\n"})
+    commit(world.root, {named: "3\n"})
+    merge = world.finish(clashing)
+    assert (merge["state"], merge["conflicts"]) == ("conflict", [{"path": r"caf\udce9.txt", "kind": "content"}])
+    assert r"caf\udce9.txt (content)" in why(merge)
+    git(world.root, "reset", "-q", "--hard", "HEAD^")
+    put(world.root / named, "4\n")
+    requests.retry(world.db, world.repo(), hindered, now=world.now())
+    merge = world.finish(hindered)
+    assert merge["state"] == "held" and r"caf\udce9.txt" in why(merge)
+    world.queue.step(world.now())
+    assert world.events().count("merge.held") == 1, "told once"
 
 
 def test_a_conflict_that_was_resolved_on_the_branch_lands_as_a_new_request(world: World) -> None:

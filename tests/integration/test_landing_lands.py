@@ -85,6 +85,23 @@ def test_a_receipt_for_nothing_new_is_never_taken_for_green(world: World) -> Non
     assert git(world.root, "rev-parse", "third") == base
 
 
+def test_a_receipt_for_nothing_new_is_a_green_one_only_while_that_lets_a_candidate_land(world: World) -> None:
+    world.landing = Landing(verify=["true"])
+    for target in ("second", "third"):
+        git(world.root, "branch", target)
+    world.branch("feature", {"new.py": "x = 1\n"})
+    assert world.land("feature")["state"] == "landed"
+    for target, status, skipped_s in (
+        ("second", "passed", 0),
+        ("third", "unverified", world.landing.verdict_max_age_s),
+    ):
+        world.skip(skipped_s)
+        merge_id = world.submit("feature", target=target)
+        git(world.root, "branch", "-f", target, "main")
+        assert world.finish(merge_id)["state"] == "landed"
+        assert world.receipt(merge_id)["status"] == status
+
+
 @pytest.mark.req("I3", "G10")
 def test_the_head_that_was_submitted_is_merged_and_a_new_one_is_a_new_request(world: World) -> None:
     merge_id = world.offer("feature", {"a.txt": "1\n"})

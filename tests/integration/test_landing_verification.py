@@ -158,7 +158,9 @@ def test_all_commands_run_in_order_until_one_fails(world: World) -> None:
 def test_a_command_of_several_lines_ends_with_the_first_that_fails(world: World, at: str) -> None:
     commit(world.root, {"seed.txt": "x\n"})
     world.landing = Landing(verify=[f"test -e new.txt || exit 0\n{at}"], reruns=0)
-    assert world.land("feature")["state"] == "failed", "the last line's exit code alone would have been 0"
+    merge = world.land("feature")
+    assert merge["state"] == "failed", "the last line's exit code alone would have been 0"
+    assert "The first of its lines that fails ends it; a line that may fail ends in `|| true`." in why(merge)
 
 
 @pytest.mark.req("X10")

@@ -100,6 +100,14 @@ def test_marks_that_a_run_sets_hide_nothing(made: Callable[..., World], mark: st
     assert merge["state"] == "failed" and "changed tracked files (top)" in why(merge)
 
 
+def test_what_a_run_has_begun_in_git_is_over_for_the_next(made: Callable[..., World]) -> None:
+    world = made()
+    begin = "git bisect start >/dev/null && git update-ref refs/worktree/own HEAD\n"
+    world.until(submit(world, "one", {"check.sh": begin}), "landed")
+    over = "! git bisect log && ! git rev-parse -q --verify refs/worktree/own\n"
+    world.until(submit(world, "two", {"check.sh": over}), "landed")
+
+
 RETURNS = {".gitattributes": "*.txt text\n", "w.txt": "a\r\nb\r\n", "check.sh": "test -f w.txt\n"}
 
 
@@ -185,13 +193,14 @@ def test_a_submodule_is_empty_unless_the_candidate_fills_it(
     inner = make_repo("inner", {"f": "1\n"})
     world = made(
         {
-            "check.sh": 'test -z "$(ls -A sub 2>/dev/null)" && git -c protocol.file.allow=always submodule -q update --init\n'
+            "check.sh": 'test -z "$(ls -A sub 2>/dev/null)" && git -c protocol.file.allow=always submodule -q update --init '
+            "&& touch sub/built\n"
         }
     )
     git(world.root, "-c", "protocol.file.allow=always", "submodule", "-q", "add", str(inner), "sub")
     git(world.root, "commit", "-qm", "sub")
     world.until(submit(world, "one", {"one": "x\n"}), "landed")
-    assert (place(world) / "sub" / "f").exists()
+    assert (place(world) / "sub" / "f").exists(), "and what it builds there is no change of a tracked file"
     world.until(submit(world, "two", {"two": "x\n"}), "landed")
 
 

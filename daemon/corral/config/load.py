@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,9 @@ _RENAMED = {
     "tasks.max_queue": "queue.max_size",
 }
 """Settings by their former names, which are still read; a layer that has both names means the new one."""
+
+_END_OF_A_PIPE = re.compile(r"(?<!\|)\|&?\s*(cat|head|less|more|sort|tail|tee|ts)\b[^|\n]*(?:\|\||$)", re.MULTILINE)
+"""A program that ends a pipe, and passes on what it reads whatever that is: it succeeds where what prints it failed."""
 _RENAMED_VARIABLES = {PREFIX + old.upper().replace(".", "_"): _SETTINGS[new] for old, new in _RENAMED.items()}
 
 
@@ -350,9 +354,21 @@ def _validate(findings: _Findings, project: Project, home: Path, overrides: dict
     sources = {key: findings.sources.get(key, "default") for key in _SETTINGS}
     winners = {key: layers[-1].profile for key, layers in findings.layers.items()}
     of_profiles = {key: name for key, name in winners.items() if name is not None}
-    return Loaded(
-        settings, sources, findings.warnings, overrides, profile, of_profiles, findings.layers, findings.errors
-    )
+    warnings = [*findings.warnings, *_passed_over(settings, sources)]
+    return Loaded(settings, sources, warnings, overrides, profile, of_profiles, findings.layers, findings.errors)
+
+
+def _passed_over(settings: Settings, sources: Mapping[str, str]) -> Iterator[str]:
+    """Commands whose failure nobody would see, since the last one of a pipe alone tells how it ended."""
+    landing, worktrees = settings.landing, settings.worktrees
+    of_commands = {"landing.verify": landing.verify, "landing.check": landing.check, "worktrees.setup": worktrees.setup}
+    for key, commands in of_commands.items():
+        for command in commands:
+            if "pipefail" not in command and (end := _END_OF_A_PIPE.search(command)) is not None:
+                yield (
+                    f"{sources[key]}: `{key}` passes over what fails before `| {end[1]}`. Leave that out, since all output is in "
+                    "the log, or write `bash -o pipefail -c '…'`."
+                )
 
 
 def _checked(findings: _Findings, places: Places) -> Settings | None:

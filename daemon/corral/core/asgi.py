@@ -8,7 +8,7 @@ import sys
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from pydantic_core import to_json
+from pydantic_core import to_json, to_jsonable_python
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -63,7 +63,7 @@ def json_bytes(value: Any) -> bytes:
     try:
         return to_json(value)
     except ValueError:  # that, or too deep for it
-        return json.dumps(value).encode()
+        return json.dumps(value, default=to_jsonable_python).encode()
 
 
 def utf8(value: Any) -> Any:
@@ -71,6 +71,6 @@ def utf8(value: Any) -> Any:
     try:
         to_json(value)
     except ValueError:  # that, or too deep for it
-        text = json.dumps(value, ensure_ascii=False)
+        text = json.dumps(value, ensure_ascii=False, default=to_jsonable_python)
         return json.loads(_HALF.sub(lambda half: f"\\\\u{ord(half[0]):04x}", text))
     return value

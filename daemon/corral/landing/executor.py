@@ -10,11 +10,13 @@ from typing import Any
 from sqlalchemy import Connection
 
 from corral.config.model import Settings
+from corral.config.sections.sharing import Landing
 from corral.core.crash import crash_point
 from corral.core.errors import ConfigInvalid, CorralError, DatabaseUnavailable, GitFailed, Unsupported
 from corral.core.logs import logger
 from corral.core.remedies import with_remedy
-from corral.core.states import MergeState, ReceiptStatus
+from corral.core.states import MergeState
+from corral.core.visible import visible
 from corral.git import refs
 from corral.git.commits import effective
 from corral.git.land import candidates
@@ -33,7 +35,7 @@ from corral.landing.line import Line, Next, is_bypassed
 from corral.landing.rewinds import Rewinds
 from corral.landing.verify import blame, evidence, verification_receipts
 from corral.landing.verify.slots import VerificationSlots
-from corral.landing.verify.verification_run import RunSpec
+from corral.landing.verify.verification_run import Basis, RunSpec
 from corral.store.protocol import Store
 from corral.store.rows import required
 from corral.store.rows.merges import MergeRow, ReceiptRow
@@ -162,13 +164,13 @@ class Executor:
             place, head = line.place, merge["head_sha"]
             is_here_alone = place.remote and not refs.is_ancestor(repo, head, place.remote_sha)
             also = f" {place.remote} gets it with what lands next." if is_here_alone else ""
-            return self.already_there(repo, merge, line.tip, line.basis.fingerprint, now, also)
+            return self.already_there(repo, merge, line.tip, line.landing, line.basis, now, also)
         if built is None:  # a request before it brings it
             built = candidates.Candidate(on_sha, self._facts.tree(repo, on_sha), line.landing.style)
         if isinstance(built, candidates.Conflicted) and on_sha != line.tip:
             return self._changed(line, merge_id, self._db.write(merges.clashes, merge_id, on_sha, now))
         if isinstance(built, candidates.Conflicted):
-            conflicts = [{"path": item.path, "kind": item.kind} for item in built.paths]
+            conflicts = [{"path": visible(item.path), "kind": item.kind} for item in built.paths]
             reason = f"{merge['branch']} conflicts with {merge['target']} at {on_sha[:12]}: {built.in_words}"
             reason = built.text if isinstance(built, candidates.Behind) else reason
             return self._end(merge, MergeState.CONFLICT, now, reason=reason, conflicts=conflicts)
@@ -186,9 +188,11 @@ class Executor:
         return outcome
 
     def already_there(
-        self, repo: Git, merge: MergeRow, tip: str, fingerprint: str, now: datetime, also: str = ""
+        self, repo: Git, merge: MergeRow, tip: str, landing: Landing, basis: Basis, now: datetime, also: str = ""
     ) -> Next:
         """The target has the head already, or all that it brings: the request has landed, and nothing is verified.
+
+        Its receipt is a green one where that would let a candidate with the same tree land now.
 
         One that had come back is opened in the same transaction, so that it never counts as open.
         """
@@ -202,9 +206,10 @@ class Executor:
                 and merges.reopen(conn, merge["merge_id"], merge["head_sha"], now) is None
             ):
                 return None
-            green = receipts.latest(conn, tree, fingerprint, ReceiptStatus.PASSED)
+            own, max_age_s = merge["receipt_id"], landing.verdict_max_age_s
+            green = verification_receipts.green_of(conn, tree, basis.fingerprint, own, max_age_s, now)
             reason = f"The commit was on {merge['target']} already."
-            receipt = green or verification_receipts.unverified(conn, tree, fingerprint, reason, now)
+            receipt = green or verification_receipts.unverified(conn, tree, basis.fingerprint, reason, now)
             unseen = ": nothing verified it" if how and green is None else ""
             return land.end(
                 conn, self._on_settled, merge["merge_id"], MergeState.LANDED, now=now,

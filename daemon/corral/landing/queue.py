@@ -270,8 +270,9 @@ class Queue:
             target = refs.branch_ref(row["target"])
             try:
                 tip = refs.read(repo, target) or row["head_sha"]
-                basis = self._facts.basis(self._verify_settings(target).verify, tip, now)
-                self._executor.already_there(repo, row, tip, basis.fingerprint, now)
+                landing = self._verify_settings(target)
+                basis = self._facts.basis(landing.verify, tip, now)
+                self._executor.already_there(repo, row, tip, landing, basis, now)
             except DatabaseUnavailable:
                 raise
             except (CorralError, OSError) as error:

@@ -41,6 +41,12 @@ def script(command: str) -> str:
     return f"set -e\n{text}" if "\n" in text else text
 
 
+def ends_early(command: str) -> str:
+    """Why such text may have failed although its last line would not have, in a sentence; empty: it has one line."""
+    several = "\n" in command.strip()
+    return "The first of its lines that fails ends it; a line that may fail ends in `|| true`." if several else ""
+
+
 def spawn(
     argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], log: Path, takes_input: bool = False
 ) -> subprocess.Popen[bytes]:

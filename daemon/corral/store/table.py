@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType, NoneType
 from typing import Any, get_args
@@ -13,6 +13,7 @@ from sqlalchemy import (
     CheckConstraint,
     Column,
     ColumnElement,
+    Dialect,
     Float,
     ForeignKey,
     Index,
@@ -26,6 +27,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeEngine
 
+from corral.store.rows import Sentence
+
 metadata = MetaData(
     naming_convention={
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -36,7 +39,21 @@ metadata = MetaData(
     }
 )
 
-_PLAIN: dict[Any, TypeEngine[Any]] = {str: Text(), int: Integer(), float: Float(), bool: Boolean()}
+
+class _Sentence(Text):
+    """Text that stores what stands for a byte that is no UTF-8 as an escape."""
+
+    def bind_processor(self, _dialect: Dialect) -> Callable[[str | None], str | None]:
+        return lambda text: text.encode(errors="backslashreplace").decode() if text is not None else None
+
+
+_PLAIN: dict[Any, TypeEngine[Any]] = {
+    str: Text(),
+    Sentence: _Sentence(),
+    int: Integer(),
+    float: Float(),
+    bool: Boolean(),
+}
 _JSON: TypeEngine[Any] = JSON()
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -41,6 +42,27 @@ def test_each_layer_wins_over_the_one_before(loading: Loading) -> None:
     assert loaded.sources["locks.ttl_s"] == "CORRAL_LOCKS_TTL_S"
     assert loaded.sources["sessions.lease_s"] == "default"
     assert loaded.warnings == []
+
+
+@pytest.mark.parametrize(
+    ("command", "passed_over"),
+    [
+        ("pytest 2>&1 | tee log", "tee"),
+        ("cd a && pytest |& tail -5; echo on", "tail"),
+        ("set -e\npytest | cat || exit 1\ntrue", "cat"),
+        ("bash -o pipefail -c 'pytest | tee log'", None),
+        ("git diff | tee log | grep -q '^+'", None),
+        ("pytest || cat log", None),
+        ("pytest -k 'a|b' > tail", None),
+    ],
+)
+def test_a_pipe_that_hides_a_failing_command_is_told(loading: Loading, command: str, passed_over: str | None) -> None:
+    warnings = loading(team=json.dumps({"landing": {"verify": ["true", command]}})).warnings
+    assert [warning.partition(" Leave")[0] for warning in warnings] == [
+        f".corral/config.yaml: `landing.verify` passes over what fails before `| {name}`."
+        for name in [passed_over]
+        if name is not None
+    ]
 
 
 @pytest.mark.req("FR-CONFIG-001")

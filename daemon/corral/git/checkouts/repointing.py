@@ -29,6 +29,9 @@ _OWN = frozenset({"HEAD", "commondir", "gitdir", "index"})
 _LEFT_BY_COMMANDS = frozenset({"logs", "ORIG_HEAD", "COMMIT_EDITMSG", "FETCH_HEAD", "AUTO_MERGE"})
 """Records that ordinary commands leave in the entry of a worktree, without effect on later commands."""
 
+_KEPT = frozenset({"locked", "modules", "reftable"})
+"""What protects a worktree, the clones of its submodules, and its HEAD in another format."""
+
 _CONVERSION = (
     r"^(core\.(autocrlf|eol|safecrlf|attributesfile|symlinks|filemode|ignorecase|precomposeunicode)|filter\..*)$"
 )
@@ -72,12 +75,23 @@ def extras(checkout: Git) -> list[str]:
     return [item.name for item in items if not (item.name == "refs" and not any(_files(item)))]
 
 
+def drop_state(checkout: Git) -> None:
+    """Remove from git's entry all that a new worktree lacks, but what Corral keeps there: also the locks of a killed git."""
+    kept = _OWN | _KEPT | ({"refs"} if (checkout.git_dir / "reftable").exists() else set())
+    for item in checkout.git_dir.iterdir():
+        if item.name not in kept and (not item.name.startswith("corral-") or item.suffix == ".lock"):
+            _remove(item)
+
+
+def _remove(place: Path) -> None:
+    shutil.rmtree(place) if place.is_dir() and not place.is_symlink() else place.unlink(missing_ok=True)
+
+
 def _drop_records(prove: Prove) -> None:
     """Remove from git's entry what :data:`_LEFT_BY_COMMANDS` names."""
     entry = prove().git_dir
     for name in sorted(_LEFT_BY_COMMANDS):
-        place = entry / name
-        shutil.rmtree(place) if place.is_dir() and not place.is_symlink() else place.unlink(missing_ok=True)
+        _remove(entry / name)
 
 
 def index_of(checkout: Git) -> tuple[dict[str, str], list[str]]:

@@ -108,7 +108,7 @@ def _status(
     result = checkout.check(
         "status", "--porcelain=v2", "-z", "--branch", f"--untracked-files={which}", "--no-renames",
         f"--ignored={'matching' if ignored else 'no'}",
-        "--ignore-submodules=none",  # .gitmodules may tell git to ignore changes
+        f"--ignore-submodules={'none' if untracked else 'untracked'}",  # .gitmodules may tell git to ignore changes
         **how,
     )  # fmt: skip
     head: str | None = None

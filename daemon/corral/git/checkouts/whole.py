@@ -122,7 +122,8 @@ def fill(checkout: Git, *, sparse: bool) -> None:
 def lay_out(prove: Prove, sha: str) -> Whole:
     """Make a worktree that nobody works in hold exactly the files of a commit, beside those git ignores; and prove it.
 
-    It is taken off its branch, and loses settings and patterns of its own. Submodules are left empty, as in a fresh clone.
+    It is taken off its branch, and loses settings, patterns and refs of its own, and whatever a run has begun there (a merge, a
+    bisection). Submodules are left empty, as in a fresh clone.
 
     Raises:
         PathReplaced: From ``prove``.
@@ -130,12 +131,7 @@ def lay_out(prove: Prove, sha: str) -> Whole:
     """
     checkout = prove()
     _drop_patterns(checkout)
-    for name in (
-        "config.worktree",
-        "index.lock",
-        f"{_INDEX}.lock",
-    ):  # a verification that was killed may have left locks
-        (checkout.git_dir / name).unlink(missing_ok=True)
+    repointing.drop_state(checkout)
     rules, index = repointing.conversion(checkout), checkout.git_dir / _INDEX
     is_written = _is_written_alike(checkout, sha, rules)
     checkout.must("update-ref", "--no-deref", "HEAD", sha)

@@ -28,7 +28,7 @@ from corral.landing.verify import blame, failed_tests, test_counts
 from corral.landing.verify.verification_worktree import LaidOut
 from corral.runners import keeping
 from corral.runners.keeping import Exit, Kept
-from corral.runners.process import Marks, await_end, open_private, script, signal_each, survivors
+from corral.runners.process import Marks, await_end, ends_early, open_private, script, signal_each, survivors
 from corral.runners.protocol import Limits
 from corral.runners.tags import PROJECT_MARK, VERIFICATION_MARK
 
@@ -365,8 +365,9 @@ class Verification:
             return ReceiptStatus.ERROR, reason, True
         if code != 0:
             printed = last_lines(output)
-            rest = f":\n{printed}" if printed else ", and printed nothing."
-            return ReceiptStatus.FAILED, f"`{self.command}` failed with exit code {code}{rest}", False
+            rest = f":\n{printed}\n" if printed else ", and printed nothing. "
+            why = f"`{self.command}` failed with exit code {code}{rest}{ends_early(self.command)}"
+            return ReceiptStatus.FAILED, why.rstrip(), False
         if ran == 0 and not self._step.tests:
             return ReceiptStatus.FAILED, f"`{self.command}` ran no tests.", False
         return None

@@ -22,6 +22,8 @@ State = Annotated[str, 16]
 """One of a few words: a state, an outcome, a runner."""
 Word = Annotated[str, 64]
 """One of many words: a kind, an error's code."""
+Sentence = Annotated[str, 0]
+"""Of Corral's own, however long. It may name a file whose name is no UTF-8, which is stored with escapes."""
 
 Columns = dict[str, Any]
 """The values of an insert or update, by the names of columns; the returned row has a type of its own."""

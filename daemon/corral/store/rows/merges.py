@@ -2,7 +2,7 @@
 
 from typing import Any, TypedDict
 
-from corral.store.rows import Id, Instant, Name, Sha, State
+from corral.store.rows import Id, Instant, Name, Sentence, Sha, State
 
 
 class MergeRow(TypedDict):
@@ -19,7 +19,7 @@ class MergeRow(TypedDict):
     base_sha: Sha | None
     head_sha: Sha
     state: State
-    reason: str | None
+    reason: Sentence | None
     conflicts: list[dict[str, str]] | None
     candidate_sha: Sha | None
     candidate_tree: Sha | None
@@ -81,7 +81,7 @@ class ReceiptRow(TypedDict):
     tests: int | None
     duration_s: float
     log: str | None
-    reason: str | None
+    reason: Sentence | None
     created_at: Instant
     # What it is of; NULL where nothing ran, and before these were recorded.
     merge_id: Id | None
@@ -144,12 +144,12 @@ class RemoteRow(TypedDict):
     # Commits that the target here has and there has not.
     ahead: int
     tries: int
-    reason: str | None
+    reason: Sentence | None
     since_at: Instant | None
     look_at: Instant | None
     # What has landed there and not here yet, and why not.
     behind_sha: Sha | None
-    behind_reason: str | None
+    behind_reason: Sentence | None
 
 
 class BranchPushRow(TypedDict):
@@ -158,7 +158,7 @@ class BranchPushRow(TypedDict):
     merge_id: Id
     remote: str
     tries: int
-    reason: str | None
+    reason: Sentence | None
     look_at: Instant
 
 
@@ -232,14 +232,14 @@ class DirectTipRow(TypedDict):
     # Verifications in a row that ended without a verdict, and when the next one may begin.
     tries: int
     look_at: Instant | None
-    reason: str | None
+    reason: Sentence | None
 
 
 class TargetPauseRow(TypedDict):
     """A target whose verifications or landings fail, and when it is looked at again."""
 
     target: str
-    reason: str
+    reason: Sentence
     failures: int
     since_at: Instant
     look_at: Instant

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from corral.core.errors import ConfigInvalid, CorralError, SetupFailed
 from corral.core.sealing import seal_where_possible
-from corral.runners.process import end, open_private, script, spawn
+from corral.runners.process import end, ends_early, open_private, script, spawn
 from corral.runners.tags import PROJECT_MARK, TASK_MARK, VERIFICATION_MARK, WORKTREE_MARK
 from corral.work.worktrees import folders
 from corral.work.worktrees.folders import find_folders, walk_files, what_is_installed
@@ -419,7 +419,9 @@ def run_setup(
         if exit_code != 0:
             raise SetupFailed(
                 f"The setup of the worktree failed: {command}",
-                cause="It was ended before it was done." if exit_code is None else f"It ended with {exit_code}.",
+                cause="It was ended before it was done."
+                if exit_code is None
+                else f"It ended with {exit_code}. {ends_early(command)}".rstrip(),
                 remedy=f"Read {log}.",
                 details={"exit_code": exit_code},
             )

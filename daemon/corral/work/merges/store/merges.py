@@ -453,8 +453,8 @@ def hold(
         paths: The files that are in its way, in ``checkout``; their holder is told.
         not_before_at: When it is tried again; None: whenever the queue looks.
     """
-    before = conn.execute(select(_m.state, _m.reason).where(_m.merge_id == merge_id)).first()
-    is_known = before is not None and tuple(before) == (MergeState.HELD.value, reason)
+    same = (_m.merge_id == merge_id, _m.state == MergeState.HELD, _m.reason == reason)
+    is_known = has_any(conn, select(_m.seq).where(*same))
     if is_known and not_before_at is None:
         return get(conn, merge_id)
     wait = {"not_before_at": not_before_at} if not_before_at is not None else {}
