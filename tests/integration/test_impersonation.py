@@ -15,11 +15,12 @@ import psutil
 import pytest
 
 from corral.coordination.sessions.actor import person
+from tests.integration.bridging import Bridge
 from tests.integration.hooking import COMMAND
 from tests.integration.mcp.client import DAEMON
 from tests.integration.mcp.test_identities import Plain, listening
 from tests.integration.running import ON_LINUX
-from tests.support.coordinated import Coordinated, eventually
+from tests.support.coordinated import Coordinated, denied, eventually
 from tests.support.programs import requires
 
 ASK = """
@@ -179,6 +180,32 @@ def test_a_second_client_of_a_session_is_that_session_too(house: Coordinated) ->
                 lock: Asked = ("POST", "/api/v1/locks/acquire", {"paths": [f"src/{turn}.py"]})
                 (heard, _), (locked, answer) = own_client.ask(event, lock)
                 assert (heard, locked, answer["locks"][0]["session_id"]) == (200, 201, "s-ann")
+
+
+def test_a_session_that_two_clients_have_open_ends_with_the_last_of_them(house: Coordinated) -> None:
+    bridge = Bridge(house.root)
+    first = psutil.Process(bridge.process.pid).ppid()  # the bridge of this client
+    call: dict[str, Any] = {"tool_name": "Edit", "tool_input": {"file_path": str(house.root / "held.txt")}}
+    about: dict[str, Any] = {"session_id": "s-ann", "cwd": str(house.root)}
+    eventually(lambda: (bridge.hook("UserPromptSubmit", **about), house.ask("GET", "/sessions"))[1])
+    bridge.hook("PreToolUse", **about, **call, tool_use_id="u-1")
+
+    def is_held() -> bool:
+        return denied(house.hook("PreToolUse", "s-ben", **call, tool_use_id="u-2")) is not None
+
+    for says_goodbye in (True, False):
+        with client(house, "s-ann") as second:
+            greeted = house.hook(
+                "SessionStart", "s-ann", source="resume", _hook={"pid": second.pid, "source": "command"}
+            )
+            assert f"open in another client too (process {first})" in greeted["systemMessage"]
+            if says_goodbye:
+                house.hook("SessionEnd", "s-ann", reason="other", _hook={"pid": second.pid, "source": "command"})
+        eventually(lambda: {row["session_id"]: row["pid"] for row in house.ask("GET", "/sessions")}["s-ann"] == first)
+        assert is_held(), says_goodbye
+    house.hook("SessionEnd", "s-ann", reason="other", _hook={"pid": first, "source": "command"})
+    assert not is_held()
+    bridge.close()
 
 
 @pytest.mark.req("X4")

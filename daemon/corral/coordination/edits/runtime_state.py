@@ -124,9 +124,9 @@ class RuntimeState:
             return self._bridges.pop(bridge, None)
 
     def await_bridge(self, session_id: str, client: int, until: datetime) -> None:
-        """A session's bridge is expected to connect by an instant, unless one of the same client is connected."""
+        """A session's bridge is expected to connect by an instant, unless one of the client, or of the session, is connected."""
         with self._lock:
-            if client not in self._client_of.values():
+            if client not in self._client_of.values() and session_id not in self._bridges.values():
                 self._awaited[session_id] = (client, until)
 
     def next_missing(self) -> datetime | None:
@@ -156,6 +156,11 @@ class RuntimeState:
         """Sessions whose bridge is connected."""
         with self._lock:
             return frozenset(self._bridges[bridge] for bridge in self._open if bridge in self._bridges)
+
+    def clients_of(self, session_id: str) -> list[int]:
+        """The clients that have a session open, by the bridges that serve it: more than one after a ``--resume`` elsewhere."""
+        with self._lock:
+            return [pid for bridge, pid in self._client_of.items() if pid and self._bridges.get(bridge) == session_id]
 
     # -- tool calls
 

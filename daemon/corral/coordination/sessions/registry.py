@@ -6,7 +6,7 @@ death of its process, silence) goes through :mod:`corral.coordination.sessions.s
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from corral.coordination.handoffs import handoffs
 from corral.coordination.locks.store import locks as lock_rows
 from corral.coordination.mail import addresses
 from corral.coordination.sessions.names import agent_name
+from corral.coordination.sessions.processes import started_at
 from corral.coordination.sessions.store import names
 from corral.coordination.sessions.store import sessions as session_rows
 from corral.core.errors import Conflict, InvalidInput, LimitReached, NotFound
@@ -194,6 +195,23 @@ def predecessors(conn: Connection, arrival: Arrival) -> list[str]:
         and other["session_id"] != arrival.session_id
         and other["parent_session_id"] is None
     ]
+
+
+def pass_on(conn: Connection, session_id: str, clients: Sequence[int]) -> bool:
+    """A client of a session is gone: another one that has it open too is its client from now on, so it is not over.
+
+    Args:
+        clients: Those that run and had it open. One that has gone on to another session since is none.
+
+    Returns:
+        Whether there is one.
+    """
+    for pid in clients:
+        rows = session_rows.of_processes(conn, [pid])
+        if all(session_id in (row["session_id"], row["parent_session_id"]) for row in rows):
+            changes: Columns = {"client_pid": pid, "client_started": started_at(pid)}
+            return session_rows.change(conn, session_id, changes) is not None
+    return False
 
 
 def alive(conn: Connection, arrival: Arrival, now: datetime) -> SessionRow:

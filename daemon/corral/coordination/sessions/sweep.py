@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -14,7 +14,7 @@ from corral.coordination.services import Services
 from corral.coordination.sessions import session_end, transcripts
 from corral.coordination.sessions.api import MAX_THRESHOLD_MINUTES
 from corral.coordination.sessions.processes import is_running
-from corral.coordination.sessions.registry import CONNECTION, PERSON, SILENT, Cleaned, EndedSession, rest
+from corral.coordination.sessions.registry import CONNECTION, PERSON, SILENT, Cleaned, EndedSession, pass_on, rest
 from corral.coordination.sessions.store import sessions as session_rows
 from corral.coordination.sessions.transcripts import NEVER
 from corral.core.errors import Conflict, CorralError, DatabaseUnavailable, InvalidInput
@@ -83,12 +83,14 @@ def sweep(
     since = (row for row in silent if iso(output_at.get(row["session_id"], NEVER)) >= row["last_heartbeat"])
     moving = (row for row in since if row["stalled_since_at"] is None)
     resting = (row["session_id"] for row in moving if transcripts.is_at_rest(row["transcript_path"]))
+    clients = {row["session_id"]: services.runtime.clients_of(row["session_id"]) for row in killed}
     observations = Seen(
         awake_since=services.runtime.awake_since(services.started_at),
         is_running=lambda pid, started: (pid, started) not in dead,
         output_at=output_at,
         resting=frozenset(resting),
         connected=services.runtime.connected(),
+        clients={session_id: [pid for pid in pids if is_running(pid, None)] for session_id, pids in clients.items()},
     )
 
     def end_some(conn: Connection) -> list[EndedSession]:
@@ -151,6 +153,7 @@ class Seen:
         output_at: By session, when its client last wrote down what it said.
         resting: Sessions whose transcript says that their turn is over, although no hook did.
         connected: Sessions whose bridge is connected.
+        clients: By session whose process is gone, the others that have it open and run.
     """
 
     awake_since: datetime
@@ -158,6 +161,7 @@ class Seen:
     output_at: Mapping[str, datetime] = field(default_factory=dict)
     resting: frozenset[str] = frozenset()
     connected: frozenset[str] = frozenset()
+    clients: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
 
 def judge(
@@ -188,8 +192,9 @@ def judge(
     for row in living:
         session_id = row["session_id"]
         if row["client_pid"] is not None and not observations.is_running(row["client_pid"], row["client_started"]):
-            # A connection has ended when its process has: whichever of the two is seen first.
-            reasons[session_id] = "closed" if row["agent_type"] == CONNECTION else "process_gone"
+            if not pass_on(conn, session_id, observations.clients.get(session_id, ())):
+                # A connection has ended when its process has: whichever of the two is seen first.
+                reasons[session_id] = "closed" if row["agent_type"] == CONNECTION else "process_gone"
             continue
         if (
             row["status"] == SessionStatus.ACTIVE

@@ -29,6 +29,7 @@ from corral.coordination.services import Services
 from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions import session_end, transcripts
 from corral.coordination.sessions.briefing import briefing
+from corral.coordination.sessions.processes import is_running
 from corral.coordination.sessions.registry import Arrival
 from corral.coordination.sessions.store import sessions as session_rows
 from corral.coordination.shell.reading import is_read_only
@@ -324,6 +325,11 @@ async def _session_start(services: Services, event: HookEvent) -> Payload:
     behind = await services.work(lambda: services.of(Worktrees).commits_behind(newcomer.cwd))
     resumed = event.transcript_path if event.source == "resume" else None
     answered_at = await services.work(lambda: transcripts.answered_at(resumed))
+    twice = [
+        f"this session is open in another client too (process {pid}). To Corral the two are one: neither is refused what the "
+        f"other edits. `claude --resume {event.actor} --fork-session` goes on as another session."
+        for pid in _other_clients(services, event)[:1]
+    ]
 
     def begin(conn: Connection) -> Payload:
         session_end.put_back_unanswered(conn, event.actor, answered_at, now)  # its client may have been killed just now
@@ -333,12 +339,12 @@ async def _session_start(services: Services, event: HookEvent) -> Payload:
             session_rows.change(conn, event.actor, {"status": SessionStatus.IDLE})
         others = [row for row in session_rows.live(conn) if row["session_id"] != event.actor]
         held = [row for row in lock_rows.listing(conn, iso(now)) if row["session_id"] != event.actor]
-        notices = [line] if (line := mailing.waits(conn, event.actor)) else []
+        notices = [*twice, *([line] if (line := mailing.waits(conn, event.actor)) else [])]
         if not _is_late(services, event):
             notices += session_rows.take_notices(conn, event.actor, iso(event.came_at))
         target = services.settings.target().removeprefix("refs/heads/")
         text = briefing(me, others, held, target=target, behind=behind, notices=notices, handoff=for_newcomer(conn, me))
-        return on_screen.show(hook_events.context(event.name, [text]), on_screen.greeting(event, me, others))
+        return on_screen.show(hook_events.context(event.name, [text]), [*on_screen.greeting(event, me, others), *twice])
 
     response = await services.store.write(begin)
     await_bridge(services, event, now)
@@ -368,7 +374,17 @@ async def _keep(services: Services, event: HookEvent, why: str, patience_s: floa
     return f"What is in {event.cwd} could not be saved: {problem}" if problem else "", lost
 
 
+def _other_clients(services: Services, event: HookEvent) -> Sequence[int]:
+    """The clients that have the session of an event open, besides the one that it comes from."""
+    others = (pid for pid in services.runtime.clients_of(event.actor) if event.client_pid not in (None, pid))
+    return [pid for pid in others if is_running(pid, None)]
+
+
 async def _session_end(services: Services, event: HookEvent) -> Payload:
+    """A session is over with its client, unless another one has it open too (``claude --resume`` in a second terminal)."""
+    others = _other_clients(services, event)
+    if len(others) > 0 and await services.store.write(session_registry.pass_on, session_id=event.actor, clients=others):
+        return {}
     await _keep(services, event, "its session ended", AT_THE_END_S)
     now = services.now()
     path = event.transcript_path or None
