@@ -89,6 +89,21 @@ def test_a_held_file_stays_where_the_bridge_is_dead_or_was_never_started(guarded
     assert (team.repo / HELD).read_text() == "the holder's\n"
 
 
+def test_a_held_file_stays_where_the_bridge_dies_before_it_answers(team: Team, tmp_path: Path) -> None:
+    team.plugin = plugin(tmp_path / "hooks alone", mod=False)
+    holding(team)
+    other = team.member()
+    other.do(tool("Read", file_path=f"$CWD/{HELD}"))
+    client, bridge = psutil.Process(other.pid), other.bridge
+    with frozen(team.house):
+        other.begin(overwrites(), text("Done."))
+        team.until(lambda: any("answered" in " ".join(child.cmdline()) for child in client.children()))
+        bridge.kill()
+        team.until(other.has_done)
+    assert "is held by" in other.told
+    assert (team.repo / HELD).read_text() == "the holder's\n"
+
+
 @pytest.mark.slow("the client waits until it gives the bridge up")
 def test_a_held_file_stays_where_a_session_starts_while_the_daemon_is_frozen(guarded: Team) -> None:
     holding(guarded)
