@@ -286,9 +286,9 @@ def test_who_edits_what_another_session_changed_unseen_is_told_of_it_before_it_w
     house.hook("SessionEnd", "ben", reason="other", _hook=MOD)
     told = change("ann", "two\nmine\n", "a-1", "Edit")
     assert "was not as you last saw it" in told and "+two" in told
-    assert "not as you last saw it" not in change("ann", "two\nmine\n\n", "a-2", "Edit") + change(
-        "ann", "", "a-3", "Write"
-    )
+    assert "is_quiet" not in told, "the mod waits for it, so that the model reads it before its next call"
+    later = change("ann", "two\nmine\n\n", "a-2", "Edit") + change("ann", "", "a-3", "Write")
+    assert "not as you last saw it" not in later and later.count("is_quiet") == 2
 
 
 @pytest.mark.parametrize(

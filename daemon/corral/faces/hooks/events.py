@@ -114,7 +114,8 @@ async def answer(services: Services, name: str, payload: Mapping[str, Any]) -> P
     response = await _HANDLERS.get(name, _sign_of_life)(services, event)
     denial = hook_events.reason_of_denial(response)
     if event.carrier == "mod" and call and not denial:
-        is_quiet = name == "PreToolUse" and event.is_edit and await services.store.read(_is_quiet, event=event)
+        may_be_quiet = name == "PreToolUse" and event.is_edit and not _follows_another(services, event)
+        is_quiet = may_be_quiet and await services.store.read(_is_quiet, event=event)
         settled = (name, *COVERED.get(name, ()), *(["PostToolBatch"] if is_quiet else []))
         services.mods.settle(settled, call, event.client_pid or 0)
         response = {**response, "is_quiet": True} if is_quiet else response
@@ -284,6 +285,13 @@ async def _after_batch(services: Services, event: HookEvent) -> Payload:
     if not await services.store.read(is_due):
         return {}
     return await _present(services, event, now, lambda conn, _me: _delivery(services, conn, event))
+
+
+def _follows_another(services: Services, event: HookEvent) -> bool:
+    """Whether another session wrote the file of an edit last: its end may tell what this one had not seen."""
+    me = (None, event.actor, event.parent)
+    places = ((target.checkout, target.key.match_key) for target in targets_of(services, event))
+    return any(services.runtime.last_editor(*place, event.actor) not in me for place in places)
 
 
 def _is_quiet(conn: Connection, event: HookEvent) -> bool:
