@@ -269,9 +269,35 @@ def test_what_another_session_changed_is_not_written_over_unseen(house: Coordina
     assert file.read_text() == "mine again\n"
 
 
-@pytest.mark.parametrize("tool", ["Write", "Bash"])
+def test_who_edits_what_another_session_changed_unseen_is_told_of_it_before_it_writes_all_of_it(
+    house: Coordinated,
+) -> None:
+    file = house.root / "both.txt"
+
+    def change(session: str, content: str, use: str, tool: str) -> str:
+        call: dict[str, Any] = {"tool_name": tool, "tool_use_id": use, "tool_input": {"file_path": str(file)}}
+        asked = house.hook("PreToolUse", session, **call, _hook=MOD)
+        assert not denies(asked)
+        file.write_text(content)
+        return str(asked) + str(house.hook("PostToolUse", session, **call, _hook=MOD))
+
+    file.write_text("one\n")
+    read = {"tool_name": "Read", "tool_use_id": "r-1", "tool_input": {"file_path": str(file)}}
+    house.hook("PostToolBatch", "ann", tool_calls=[read], _hook=MOD)
+    change("ben", "two\n", "b-1", "Edit")
+    house.hook("SessionEnd", "ben", reason="other", _hook=MOD)
+    told = change("ann", "two\nmine\n", "a-1", "Edit")
+    assert "was not as you last saw it" in told and "+two" in told
+    assert "is_quiet" not in told, "the mod waits for it, so that the model reads it before its next call"
+    later = change("ann", "two\nmine\n\n", "a-2", "Edit") + change("ann", "", "a-3", "Write")
+    assert "not as you last saw it" not in later and later.count("is_quiet") == 2
+
+
+@pytest.mark.parametrize(
+    ("tool", "before_its_end"), [("Write", ""), ("Bash", ""), ("Write", "restart"), ("Write", "untold")]
+)
 def test_what_another_session_left_uncommitted_is_not_written_over_by_one_that_never_read_it(
-    house: Coordinated, tool: str
+    house: Coordinated, tool: str, before_its_end: str
 ) -> None:
     file = house.root / "theirs.txt"
 
@@ -281,10 +307,16 @@ def test_what_another_session_left_uncommitted_is_not_written_over_by_one_that_n
 
     call("PreToolUse", "ben", "b-1", tool)
     file.write_text("ben's\n")
-    call("PostToolUse", "ben", "b-1", tool)
-    house.hook("SessionEnd", "ben", reason="other", _hook=MOD)
-    assert not denies(call("PreToolUse", "dan", "d-1")), "it has no bridge that tells what it reads"
-    house.hook("SessionEnd", "dan", reason="other", _hook=MOD)
+    if before_its_end == "untold":  # its client was killed between the two
+        house.ask("POST", "/sessions/ben/end")
+    else:
+        call("PostToolUse", "ben", "b-1", tool)
+        if before_its_end == "restart":
+            house.kill_daemon()
+            house.run("daemon", "start")
+        house.hook("SessionEnd", "ben", reason="other", _hook=MOD)
+        assert not denies(call("PreToolUse", "dan", "d-1")), "it has no bridge that tells what it reads"
+        house.hook("SessionEnd", "dan", reason="other", _hook=MOD)
     with wire.dial(str(find_socket(find_project(house.root))), 10) as bridge:
         opened = (
             f"GET /api/v1/bridge?pid={os.getpid()}&client={os.getpid()}&session=ann HTTP/1.1\r\nHost: localhost\r\n\r\n"

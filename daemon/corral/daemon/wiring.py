@@ -18,6 +18,8 @@ from corral.config.paths import Project
 from corral.config.sections.sharing import MOST_SLOTS
 from corral.config.sections.work import MOST_AT_ONCE
 from corral.config.teams import teams_file
+from corral.coordination.edits.runtime_state import RuntimeState
+from corral.coordination.locks.store import locks as lock_rows
 from corral.coordination.services import Services
 from corral.coordination.sessions.registry import UNTOLD
 from corral.coordination.sessions.store import sessions as session_rows
@@ -26,6 +28,7 @@ from corral.coordination.teams.holder import TeamsHolder
 from corral.core import logs
 from corral.core.changes import Changes
 from corral.core.clock import now
+from corral.core.instants import iso
 from corral.core.needs import Fault
 from corral.core.redaction import remember_secrets
 from corral.core.steps import Step
@@ -161,6 +164,7 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Assembly:
         changes=changes,
         reload=reloader.ask,
         api_key=ApiKeyHolder(project, os.environ, now),
+        runtime=RuntimeState(db.read(lock_rows.listing, iso(now()))),
         unannounced=unannounced.at_start(project, db.read(session_rows.watched), now()),
         offer_again=session_over,
     )

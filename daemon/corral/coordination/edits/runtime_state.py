@@ -1,20 +1,23 @@
 """Observations of the sessions since the daemon started: bridges, tool calls, and the state of checkouts.
 
-Memory only. Everything here may be lost at any time: a restarted daemon knows less for one event and harms nobody.
+Memory only, but for who wrote what is held. Everything else may be lost at any time: a restarted daemon knows less for one
+event and harms nobody.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeVar
 
 from corral.coordination.edits.attribution import ShellCall
+from corral.core.instants import parse
 from corral.git.checkouts.salvage import Kept
 from corral.git.checkouts.status import Signature
+from corral.store.rows.sessions import HeldLock
 
 JUMP_S = 63.0
 """Seconds between two looks that are more than a busy machine's delay."""
@@ -46,11 +49,14 @@ class HeldCopies:
 class RuntimeState:
     """Thread-safe; every method is a dictionary operation.
 
+    Args:
+        locks: Those that are held as the daemon starts: what a session holds by its edits it wrote.
+
     Attributes:
         on_several: Called when a session wrote a file that another one wrote before.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, locks: Iterable[HeldLock] = ()) -> None:
         self._lock = threading.Lock()
         self._bridges: dict[str, str] = {}
         self._open: dict[str, int] = {}
@@ -70,6 +76,9 @@ class RuntimeState:
         self._attempts: OrderedDict[tuple[str, str], str] = OrderedDict()
         self._looked_at: datetime | None = None
         self._woke_at: datetime | None = None
+        for lock in locks:
+            if lock["automatic"]:
+                self.edited(lock["checkout"], lock["match_key"], lock["session_id"], parse(lock["acquired_at"]))
 
     # -- the machine
 
@@ -300,11 +309,12 @@ class RuntimeState:
             taken, self._edited_by_several = self._edited_by_several, {}
             return {top: [self._editors.get((top, key), ()) for key in keys] for top, keys in taken.items()}
 
-    def last_editor(self, checkout: str, match_key: str) -> str | None:
-        """The session that wrote a file last, as far as this daemon saw."""
+    def last_editor(self, checkout: str, match_key: str, asking: str) -> str | None:
+        """The session that wrote a file last, as far as this daemon saw; or another than the asking one that was about to write
+        it, and whose client died before it could tell the end."""
         with self._lock:
-            edit = self._edits.get((checkout, match_key))
-            return edit[0] if edit is not None else None
+            attempt, edit = self._attempts.get((checkout, match_key), asking), self._edits.get((checkout, match_key))
+            return attempt if attempt != asking else edit[0] if edit is not None else None
 
     def edited_since(self, checkout: str, began: datetime) -> dict[str, str]:
         """match_key to session of the files that edit tools wrote in a checkout since an instant, or are about to."""

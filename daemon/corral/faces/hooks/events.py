@@ -114,7 +114,8 @@ async def answer(services: Services, name: str, payload: Mapping[str, Any]) -> P
     response = await _HANDLERS.get(name, _sign_of_life)(services, event)
     denial = hook_events.reason_of_denial(response)
     if event.carrier == "mod" and call and not denial:
-        is_quiet = name == "PreToolUse" and event.is_edit and await services.store.read(_is_quiet, event=event)
+        may_be_quiet = name == "PreToolUse" and event.is_edit and not _follows_another(services, event)
+        is_quiet = may_be_quiet and await services.store.read(_is_quiet, event=event)
         settled = (name, *COVERED.get(name, ()), *(["PostToolBatch"] if is_quiet else []))
         services.mods.settle(settled, call, event.client_pid or 0)
         response = {**response, "is_quiet": True} if is_quiet else response
@@ -166,7 +167,7 @@ async def _before_tool(services: Services, event: HookEvent) -> Payload:
         return {**await _sign_of_life(services, event), "is_elsewhere": True}
     await unannounced.first_look(services)
     target = targets[0]
-    editor = services.runtime.last_editor(target.checkout, target.key.match_key)
+    editor = services.runtime.last_editor(target.checkout, target.key.match_key, event.actor)
     now, policy, passed = services.now(), _policy(services), meanwhile.marks(services)
 
     def guard(conn: Connection, holder: Holder) -> Payload:
@@ -200,20 +201,28 @@ async def _before_tool(services: Services, event: HookEvent) -> Payload:
 
 
 async def _blind_write(services: Services, event: HookEvent, target: Target, editor: str | None) -> str | None:
-    """What another session changed in a file that this one did not see, where the whole file is to be written."""
+    """What another session changed in a file that this one did not see: before all of it is written, or after a part of it was.
+
+    An edit of a part writes over nothing, but from then on the client takes the whole file for known.
+    """
     me = [event.actor, *([event.parent] if event.parent else [])]
-    if event.tool != "Write" or editor in (None, *me) or services.settings().locks.blind_writes == "off":
+    is_before = event.name == "PreToolUse"
+    if (event.tool == "Write") is not is_before or editor in (None, *me):
+        return None
+    if services.settings().locks.blind_writes == "off":
         return None
     path = Path(event.cwd, event.path)
     tells_of_reads = not services.runtime.connected().isdisjoint(me)  # its bridge does
     in_git = partial(history.committed, open_checkout(Path(target.checkout)), target.key.file_path)
     unseen = await services.work(
-        lambda: services.last_seen.unseen_changes(me, path, in_git if tells_of_reads else None)
+        lambda: services.last_seen.unseen_changes(me, path, in_git if tells_of_reads and is_before else None)
     )
     if unseen is None:
         return None
     row = await services.store.read(session_rows.get, str(editor))
     name, file = embedded(row["agent_name"]) if row is not None else "another session", embedded(target.key.file_path)
+    if not is_before:
+        return f"{file} was not as you last saw it: {name} had changed it. With your edit:\n{unseen.difference}"
     if unseen.was_seen:
         return f"{file} is not as you last saw it: {name} changed it since.\n{unseen.difference}"
     return f"{file} has changes of {name} that are in no commit, and you have not read it.\n{unseen.difference}"
@@ -240,9 +249,11 @@ async def _after_tool(services: Services, event: HookEvent) -> Payload:
     has_written = event.name == "PostToolUse"  # an attempt that failed has neither written nor seen anything
     targets = targets_of(services, event) if event.is_edit and event.path else []
     if targets:
+        editor = services.runtime.last_editor(targets[0].checkout, targets[0].key.match_key, event.actor)
         for target in targets:
             services.runtime.edited(target.checkout, target.key.match_key, event.actor, now if has_written else None)
         if has_written:
+            remarks += filter(None, [await _blind_write(services, event, targets[0], editor)])
             await services.work(lambda: services.last_seen.saw(event.actor, Path(event.cwd, event.path)))
 
     def finish(conn: Connection, me: Holder) -> Payload:
@@ -274,6 +285,13 @@ async def _after_batch(services: Services, event: HookEvent) -> Payload:
     if not await services.store.read(is_due):
         return {}
     return await _present(services, event, now, lambda conn, _me: _delivery(services, conn, event))
+
+
+def _follows_another(services: Services, event: HookEvent) -> bool:
+    """Whether another session wrote the file of an edit last: its end may tell what this one had not seen."""
+    me = (None, event.actor, event.parent)
+    places = ((target.checkout, target.key.match_key) for target in targets_of(services, event))
+    return any(services.runtime.last_editor(*place, event.actor) not in me for place in places)
 
 
 def _is_quiet(conn: Connection, event: HookEvent) -> bool:
