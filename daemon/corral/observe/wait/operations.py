@@ -250,7 +250,7 @@ class PersonalWaits:
 
     Args:
         conn: A read transaction, used while this object is.
-        watched: Since when the queue was asked to look. What holds something may be gone, and not be looked at again yet.
+        watched: Since when the queue was asked to look. A cause may have gone since the queue last looked.
     """
 
     def __init__(self, services: Services, conn: Connection, now: datetime, watched: timedelta = timedelta(0)) -> None:
