@@ -346,9 +346,9 @@ def include(progress: Progress, patterns: str, is_ignored: IsIgnored) -> None:
 
 
 def guard(progress: Progress, is_ignored: IsIgnored) -> None:
-    """Guard edits in the worktree as in the main checkout: write the hook that `corral init` wrote there, and nothing else.
+    """Guard edits in the worktree as in the main checkout: write the hook that `corral init` wrote there, and nothing else of it.
 
-    An existing file is kept, and no file is written that git would see.
+    A file that stands there stays, and none is written that git would see.
     """
     try:
         groups = json.loads((progress.main / OWN_SETTINGS).read_bytes())["hooks"]["PreToolUse"]
