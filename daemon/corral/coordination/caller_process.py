@@ -51,8 +51,7 @@ class Peer:
     """The process at the other end of a connection. It is looked at once: every request of the connection is from it.
 
     Attributes:
-        identified: As what it is known, and the number of the database's clients (``Database.clients_version``) of which that is
-            true.
+        identified: The caller that it was last found to be, and the ``Database.clients_version`` at which that was found.
     """
 
     def __init__(self, transport: Any) -> None:
@@ -72,7 +71,7 @@ class Peer:
 
     @cached_property
     def near(self) -> tuple[int, ...]:
-        """The first of :attr:`lineage`, in half its time: nearly always the client of a hook is one of them."""
+        """The first ids of :attr:`lineage`, read in half the time; the client of a hook is nearly always among them."""
         return tuple(islice(upwards(self.pid), _NEAR)) if self.pid else ()
 
     @cached_property
@@ -81,9 +80,9 @@ class Peer:
         return tuple(upwards(self.pid)) if self.pid else ()
 
     def here(self, named: int | None) -> int | None:
-        """The id that a process has for this daemon which the peer names; None if it is unknown.
+        """The id by which this daemon knows a process that the peer names; None if it is unknown.
 
-        In a container or a sandbox processes have ids of their own, and each of them is another process's here.
+        In a container or a sandbox processes have ids of their own; here the same number is another process.
         """
         if named is None or not self._is_elsewhere:
             return named
@@ -91,7 +90,7 @@ class Peer:
 
     @cached_property
     def _is_elsewhere(self) -> bool:
-        """Whether the peer is in another namespace of process ids; the kernel tells none of a process outside of this one's."""
+        """Whether the peer is in another namespace of process ids; outside of the daemon's namespace a process has no id here."""
         try:
             return self.pid == 0 or os.readlink(f"/proc/{self.pid}/ns/pid") != os.readlink("/proc/self/ns/pid")  # noqa: PTH115
         except OSError:  # the system has no such namespaces, or the peer has ended
@@ -149,8 +148,8 @@ def process_of(project: Project, project_id: str, scope: Scope) -> CallerProcess
 def identified(conn: Connection, seen: CallerProcess) -> CallerProcess:
     """A caller with the sessions that its processes prove, in place of those that its environment names.
 
-    What a session's client runs is that session's, also with an empty environment. The client's own process is the person before
-    it: no tool of an agent makes it connect, and a button that the person presses does.
+    A process that a session's client started acts for that session, even with an empty environment. The client's own process
+    acts for its person: it connects when they press a button, and no tool of an agent makes it connect.
     """
     if not seen.lineage:
         return seen

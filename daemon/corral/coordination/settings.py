@@ -146,7 +146,7 @@ class SettingsHolder:
         return loaded.settings
 
     def verifies(self) -> bool:
-        """Whether what lands on the target is verified, by what that branch has committed; broken: by the working copy."""
+        """Whether what lands on the target is verified, by the settings committed there; if broken, by the working copy's."""
         try:
             return bool(self._committed(self.target()).settings.landing.verify)
         except (ConfigInvalid, GitFailed):

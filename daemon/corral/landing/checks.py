@@ -38,7 +38,7 @@ class Checks:
     def look(
         self, repo: Git, landing: Landing, basis: Basis, merge: MergeRow, green: ReceiptRow | None, now: datetime
     ) -> tuple[Check | None, MergeRow]:
-        """What keeps a request out of the chain for its check, and its row, where what another run has proven is stored.
+        """The state of the check that keeps a request out of the chain, and its row, after storing what another run has proven.
 
         Args:
             basis: What a check of this moment stands on.

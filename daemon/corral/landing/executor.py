@@ -291,7 +291,7 @@ class Executor:
         return Next.PASSED
 
     def _sign(self, repo: Git, line: Line, rows: Sequence[MergeRow], now: datetime) -> bool:
-        """Sign what is to land, if that is wanted; False: it was not, and the line is not what it was."""
+        """Sign what is to land, if the user signs; False: it could not be signed, or a request has changed."""
         behind = [row for row in line.rows.values() if row not in rows]
         try:
             renamed = signing.sign(self._db, repo, rows, behind, now)
@@ -311,7 +311,7 @@ class Executor:
             runs.set_batch(conn, line.target, min(2 * line.batch, ladder.LONGEST_BATCH))
 
     def _changed(self, line: Line, merge_id: str, row: MergeRow | None) -> Next:
-        """Go on with a request as it is stored now; None: it is not what it was, so that the line is."""
+        """Go on with a request as it is stored now; None: it has changed meanwhile, so the line is read again."""
         if row is None:
             return Next.AGAIN
         line.rows[merge_id] = row
@@ -344,7 +344,7 @@ class Executor:
         return Next.AGAIN
 
     def fault_first(self, requests: Sequence[MergeRow], error: CorralError | OSError, now: datetime) -> Next | None:
-        """A fault that is of no request in particular is told with the first one; without one it concerns the tip alone."""
+        """Record a fault of no particular request with the first one; without requests it concerns the tip alone."""
         if requests:
             return self.fault(requests[0], error, now)
         log.warning("tip_not_verified", reason=blame.describe(error))

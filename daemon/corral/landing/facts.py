@@ -116,7 +116,7 @@ class Facts:
     def evidence(
         self, repo: Git, line: Line, merge: MergeRow, receipt: ReceiptRow, now: datetime
     ) -> tuple[blame.Step, ReceiptRow | None]:
-        """What a red run of a candidate lacks to be held against it, and the run of the tip without it, if there is one."""
+        """The next step to decide whether a candidate is at fault for its red run, and the run of the tip without it, if any."""
         tree = self.tree(repo, required(merge["tip_sha"]))
         with self._db.reading() as conn:
             return evidence.of_candidate(conn, receipt, tree, line.landing.control_max_age_s, now)

@@ -298,7 +298,7 @@ def _alone(suspect: Member, tip_sha: str, running: Collection[str]) -> Action:
 
 
 def _is_checked_first(member: Member) -> bool:
-    """Whether its check keeps a request out of the chain: not behind another one, without which it cannot be built."""
+    """Whether its check keeps a request out of the chain. One behind another request is not kept: it cannot be built alone."""
     return member.check is not None and not member.behind
 
 
@@ -342,7 +342,7 @@ def _cuts(chain: Sequence[Member], number: int, *, narrows: bool, running: Colle
 
 
 def _is_stacked(chain: Sequence[Member], place: int, *, on: int) -> bool:
-    """Whether the work at a place was begun on that at another one: its run is the proof of both."""
+    """Whether the work at one place was begun on the work at another: then its run proves both."""
     below = set(chain[place].behind)
     for member in reversed(chain[:place]):
         below |= member.behind if member.merge_id in below else frozenset()

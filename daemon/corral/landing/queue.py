@@ -135,7 +135,7 @@ class Queue:
         self._untidy = land.sweep(self._db, repo, orphans=True) is not Tidy.DONE
 
     def _in_force(self, repo: Git, subject: RunSpec, now: datetime) -> Landing | None:
-        """The settings of a run's target, if it would stand on the same now; None: it would not."""
+        """The settings of a run's target, if a run would have the same fingerprint now; else None."""
         for ref in (refs.branch_ref(subject.target), seen_ref(subject.target), joined_ref(subject.target)):
             if refs.read(repo, ref) is None:
                 continue
@@ -353,7 +353,7 @@ class Queue:
         return Next.BLOCKED if outcome is None and line.waits else outcome
 
     def _goes_on(self, merge: MergeRow, now: datetime) -> MergeRow:
-        """What kept every request of a target is gone: the one that told of it does so no more."""
+        """Queue a request again that was held with a reason for all of its target: that reason is gone."""
         return self._db.write(merges.requeue, merge["merge_id"], now) or merge
 
     def _look_at_tip(self, repo: Git, line: Line, row: DirectTipRow, now: datetime, due: list[datetime]) -> bool:

@@ -118,7 +118,7 @@ def cancel(db: Store, repo: Git, merge_id: str, *, on_settled: OnSettled, now: d
 
 
 def _failed_landing(db: Store, repo: Git, merge_id: str) -> str | None:
-    """When the landing of a request failed whose target is provably where it was; None if nothing was begun, or it goes on.
+    """When the landing of a request failed, if its target has provably not moved; None if no landing was begun, or it goes on.
 
     Nothing moves the target after this instant: whatever carried the landing out had ended by then.
     """

@@ -311,7 +311,7 @@ def _rewind(repo: Git, target: str, aside: Aside, at: str | None, rows: Sequence
 
 
 def _each_once(rewinds: list[Rewind]) -> list[Rewind]:
-    """The same rewinds; one whose missing requests are all missing in another one too names none."""
+    """The same rewinds; each whose missing requests are all named by another one names none itself."""
     lacking = [{row["merge_id"] for row in rewind.requests} for rewind in rewinds]
     unique = []
     for number, rewind in enumerate(rewinds):

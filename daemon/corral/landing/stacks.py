@@ -44,7 +44,7 @@ class Stack:
 
 
 def of_target(conn: Connection, target: str) -> dict[str, Stack]:
-    """By the id of an open request of a target what it stands on; most requests stand on nothing and are not among them."""
+    """What each open request of a target stands on, by its id; most stand on nothing, and are left out."""
     begun_on, waited_for = stacks.open_of(conn, target), stacks.waited_for(conn, target)
     standing = {
         merge_id: _stack(conn, begun_on.get(merge_id, {}), waited_for.get(merge_id, ()))

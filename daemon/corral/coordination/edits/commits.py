@@ -49,7 +49,7 @@ def held_by_others(
 def _family(conn: Connection, session_id: str) -> list[str]:
     """A session, the one that it works for, and its own subagents.
 
-    Siblings are others, as for an edit. The agents of one connection only share that.
+    Its siblings are not among them, as for an edit; nor are other agents of the same connection.
     """
     me = session_rows.get(conn, session_id)
     if me is None:

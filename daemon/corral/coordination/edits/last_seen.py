@@ -57,7 +57,7 @@ class LastSeen:
     ) -> Unseen | None:
         """What stands in a file that these sessions do not know; None: nothing, or that is not known.
 
-        It is given once for each state of the file: who is told it knows it.
+        Each state of a file is given once: a session that was told of it knows it.
 
         Args:
             committed: What git has of the file: of one that they never saw, the rest would be lost for good. None: what they read

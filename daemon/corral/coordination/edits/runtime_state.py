@@ -139,7 +139,7 @@ class RuntimeState:
                 self._awaited[session_id] = (client, until)
 
     def next_missing(self) -> datetime | None:
-        """When the next bridge that is expected is to be thought missing; None where none is expected."""
+        """When the next expected bridge counts as missing; None if none is expected."""
         with self._lock:
             return min((until for _client, until in self._awaited.values()), default=None)
 

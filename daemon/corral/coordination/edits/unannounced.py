@@ -51,7 +51,7 @@ class Command:
     """A shell command of a session ran in a checkout, and may have written.
 
     Attributes:
-        claims: Whether it is evidence; else it only keeps another command from being one.
+        claims: Whether the command is evidence; if not, it only keeps another command from being evidence.
     """
 
     session_id: str

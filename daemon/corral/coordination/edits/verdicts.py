@@ -78,7 +78,7 @@ def before_edit(conn: Connection, holder: Holder, target: Target, policy: Policy
 
 
 def refusal(conn: Connection, holder: Holder, target: Target, policy: Policy, now: datetime) -> str | None:
-    """Why an edit is refused, by reads alone, where nothing can be written; None: it is not, or cannot be decided so."""
+    """Why an edit is refused, while nothing can be written; None: it is not refused, or reads alone cannot decide it."""
     if policy.enforcement != "enforce":
         return None
     row = holder_of(conn, target.key, holder, target.checkout, now)
@@ -222,7 +222,7 @@ def after_shell(
 
 
 def after_edit(conn: Connection, holder: Holder, target: Target, policy: Policy, now: datetime) -> str | None:
-    """Tell both sides of an edit of what another session holds: nobody asked about it, or the answer came to nobody."""
+    """Tell both sides that a session edited what another one holds: no hook asked first, or the answer reached nobody."""
     row = holder_of(conn, target.key, holder, target.checkout, now) if policy.enforcement != "off" else None
     me = session_rows.get(conn, holder.session_id)
     if row is None or me is None:

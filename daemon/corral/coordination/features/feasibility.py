@@ -91,7 +91,7 @@ class ClaimIndex:
                 self._within.setdefault(folder, []).append((name, key))
 
     def is_near(self, spelling: str) -> bool:
-        """Whether anything could overlap with a key that is shown like this; cheaper by far than to read and judge it."""
+        """Whether anything could overlap with a key of this shown form; far cheaper than to parse and judge the key."""
         place = _fixed_part(spelling)
         return place in self._within or any(above in self._at for above in _above(place))
 

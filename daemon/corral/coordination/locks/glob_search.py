@@ -28,7 +28,7 @@ def finder(pattern: Pattern, opening: str = "") -> re.Pattern[str]:
 
 
 def needed(pattern: Pattern) -> tuple[int, str]:
-    """A text that a path must hold to be met if it has so many segments, the longest there is; empty if there is none."""
+    """The longest text that a path of so many segments must contain to be met; empty if there is none."""
     runs = ((number, run) for number, segment in enumerate(pattern.beginning, 1) for run in _literals(segment))
     return max(runs, key=lambda run: len(run[1]), default=(0, ""))
 
@@ -62,7 +62,7 @@ def _once(expression: str, names: Iterator[str]) -> str:
 
 
 def may_meet(pattern: Pattern) -> Callable[[str], bool]:
-    """A cheap question that :func:`.globs.meets_path` says yes to only where this does, for many files (folders always may)."""
+    """A cheap test of many files: what fails it, :func:`.globs.meets_path` does not accept. A folder always passes."""
     runs = (run for segment in pattern.segments if segment is not None for run in _literals(segment))
     longest = max(runs, key=len, default="")
     names = {str(folder[-1]) for folder in pattern.folders}

@@ -182,7 +182,7 @@ def compile_pattern(text: str, *, fold: bool) -> Pattern:
 
 
 def overlaps(a: Pattern, b: Pattern) -> bool:
-    """Whether some path is covered by both patterns, where what either writes as a folder is one, and all else is a file."""
+    """Whether both patterns cover some path. What either writes as a folder is a folder; all else is a file."""
     return (
         _meet(a.segments, b.segments, _segments_meet)
         or any(_meet(a._exact, folder, _segments_meet) for folder in b.folders)

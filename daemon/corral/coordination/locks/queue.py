@@ -1,7 +1,7 @@
 """The queue of sessions that wait for locks, and the locks and waits that block each.
 
-The queue is fair: nobody takes what somebody waits for who came first, unless both only share it. Each waits for the whole of
-what was asked for and is given it at once. A session that holds something may wait for something else; the one that would
+The queue is fair: no session takes what an earlier one waits for, unless both only share it. A session waits for all that it
+asked for, and gets it at once. A session that holds something may wait for something else; the one that would
 complete a deadlock is refused instead, so that no session waits for ever.
 """
 
@@ -51,7 +51,7 @@ class Ahead:
     """The sessions that wait and came before a request. Reads the queue once, and the session's own locks only if needed.
 
     Args:
-        kin: Those in whose way the session does not stand, nor they in its.
+        kin: Sessions that neither block this one nor are blocked by it.
         exclusive: Whether the session asks for locks that nobody else shares.
         before: The session's own place in the queue; None: it comes now.
     """
@@ -111,7 +111,7 @@ class Ahead:
 
 
 def find_deadlock(first: str, blockers: Callable[[str], Sequence[Payload]]) -> list[Payload]:
-    """The blockers by which a session waits for itself, one for each session in the cycle; empty if there is no deadlock.
+    """The deadlock of a session that waits for itself: one blocker for each session in it; empty if there is none.
 
     Args:
         blockers: Those of a session (``session_id``: their owner); asked once for each session.

@@ -263,7 +263,7 @@ def _sessions(
 ) -> list[CalledSession] | None:
     """The session that a name means; None: no known one.
 
-    A role may be known and nobody have come for it: that is nobody too. Mail to a member itself waits until it comes.
+    A known role that no session has taken means nobody. Mail to a member of the team waits until that member comes.
     """
     if address.lower() == EVERYBODY:
         others = (row for row in session_rows.live(conn) if row["session_id"] != sender)
@@ -302,8 +302,8 @@ SEAT = "seat"
 
 
 def mailbox_holders(conn: Connection, name: str) -> list[CalledSession]:
-    """Whom a name means, with ``called``: the living session that goes by it and those at work for the agent that does; if
-    there is none, the last session of that name, or the agent's mailbox."""
+    """The sessions that a name means, with ``called``: the living session of that name, and those at work for the agent of that
+    name; if there is none, the last session of that name, or the agent's mailbox."""
     session, workers = names.candidates(conn, name)
     if session is None or (workers and session["status"] == SessionStatus.DISCONNECTED):
         return workers

@@ -124,7 +124,7 @@ def find(
     """Messages that hold all the words, the best first; only those that a session sent or got, where one is named.
 
     Args:
-        asker: The session that asks: of blind copies it learns only as their recipient or their sender.
+        asker: The session that asks; it finds a blind copy only if it sent or got it.
     """
     _check_limit(limit, 200)
     if not words.strip():

@@ -58,8 +58,9 @@ class Claimant(NamedTuple):
         """Refuse to let it speak for a session.
 
         Args:
-            is_chosen: The session is named by its id. One that chose its own id, and has no process, is nobody's in particular:
-                over TCP whoever names its id acts for it. One that does not exist is whose names it first.
+            is_chosen: The session is named by its id. A session that chose its own id and has no process belongs to nobody:
+                over TCP, every caller that names its id acts for it. An id that does not exist yet belongs to the first caller
+                that names it.
 
         Raises:
             NotPermitted: It may not.

@@ -43,8 +43,8 @@ def is_elsewhere(conn: Connection, row: SessionRow | None, lineage: Collection[i
 def may_speak(conn: Connection, session_id: str, own: Collection[str], lineage: Collection[int]) -> bool:
     """Whether a process may speak for the session that it names.
 
-    One without a client (``corral session register``) is open to whoever is no other session's process: without that name it
-    would count as a person, who may speak for everybody.
+    Every process that belongs to no other session may speak for a session without a client (``corral session register``):
+    without that name the process would count as a person, who may speak for everybody.
 
     Args:
         own: The sessions of its lineage.
@@ -58,10 +58,10 @@ def may_speak(conn: Connection, session_id: str, own: Collection[str], lineage: 
 def others_among(
     conn: Connection, session_ids: Iterable[str], client_pid: int | None, lineage: Sequence[int]
 ) -> tuple[SessionRow | None, list[str]]:
-    """The session that an event speaks for, or would end, though its client is another process than the sender's; and those
-    that the sender is.
+    """The session that an event names, or would end, although another process than the sender is its client; and the sender's
+    own sessions.
 
-    A sender that is no session's yet may be a second client of the same one (``claude --continue`` in another terminal).
+    A sender that belongs to no session yet may be a second client of the same one (``claude --continue`` in another terminal).
 
     Args:
         session_ids: The sessions that the event names.

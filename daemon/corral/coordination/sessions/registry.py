@@ -231,8 +231,8 @@ def unguard(conn: Connection, session_ids: Iterable[str], now: datetime) -> None
 
 
 def kin_of(row: Kin) -> tuple[str, ...]:
-    """The sessions whose locks a session may use as its own: a subagent works for its parent. The agents of one connection only
-    share that: to each other they are anybody."""
+    """The sessions whose locks a session may use as its own: a subagent works for its parent. Agents that only share a
+    connection are strangers to each other."""
     parent = row["parent_session_id"]
     return (parent,) if parent and row["agent_type"] not in CONNECTIONS else ()
 

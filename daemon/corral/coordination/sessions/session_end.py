@@ -56,9 +56,9 @@ def end_attempt(conn: Connection, session_id: str, status: str, now: datetime, o
 
 
 def put_back_unanswered(conn: Connection, session_id: str, answered_at: datetime | None, now: datetime) -> None:
-    """A client was killed, or left in the midst of a turn: mail and notices that its model has not answered after wait again.
+    """Have mail and notices wait again that a killed or interrupted client got after its model's last answer.
 
-    Some of it may have reached the model all the same: it comes twice then, never not at all.
+    Some of them may have reached the model all the same: they come twice then, and are never lost.
 
     Args:
         answered_at: When the model began its latest answer; None: nobody knows, and nothing is put back.

@@ -156,8 +156,8 @@ class Waiters:
 def _delay_s(row: AwaitedSession, now: datetime) -> float:
     """Seconds until mail to a session is due: none at rest; at work its hooks have ``PATIENCE_S`` to bring it.
 
-    A turn that its person broke off, and a bridge that died, look like work that goes on. Where work does go on the client
-    tells the model in the midst of it.
+    A turn that the person interrupted, and a bridge that died, look like work. If the session does work, the client tells its
+    model in the middle of the turn.
     """
     if row["status"] == SessionStatus.IDLE:
         return 0.0

@@ -215,7 +215,7 @@ class Remotes:
         return due
 
     def bring(self, repo: Git, target: str, place: Place, now: datetime, *, is_frozen: bool) -> bool:
-        """Have a target here follow to what others pushed, of which nothing speaks against it; returns whether it has moved."""
+        """Move a target here to what others pushed, unless something speaks against it; returns whether it has moved."""
         if place.tip != place.remote_sha or place.tip == place.local_sha:
             return False
         reason = f"{target} is frozen." if is_frozen else self._brought(repo, target, place.remote, place.tip, now)
@@ -223,7 +223,7 @@ class Remotes:
         return reason is None
 
     def _brought(self, repo: Git, target: str, remote: str, sha: str, now: datetime) -> str | None:
-        """Fast-forward a target here; returns why that cannot be yet. One that went another way gets it with the next landing."""
+        """Fast-forward a target here; returns why it cannot be moved yet. A diverged one is moved by its next landing."""
         ref = refs.branch_ref(target)
         try:
             local_sha = refs.read(repo, ref)

@@ -387,7 +387,7 @@ class LaidOut:
     files: Whole
 
     def what_changed(self, now: datetime) -> tuple[str, bool] | None:
-        """What became of it since, as a predicate of the command that ran, and whether that may have done it; None: nothing.
+        """How the worktree has changed, as a predicate of the command that ran, and whether the command may be why; or None.
 
         What took its place is left aside (:meth:`VerificationWorktree.set_aside`).
         """

@@ -76,7 +76,7 @@ class Desktop:
         self._faults.pop(_FAULT, None)
 
     def outcome(self, timeout_s: float) -> str | None:
-        """Wait until the last notification is shown; returns why it is not, or None. One that still hangs then is not shown."""
+        """Wait until the last notification is shown; returns why it is not, or None. At the time limit it counts as not shown."""
         if self._thread is not None:
             self._thread.join(timeout_s)
             if self._thread.is_alive():

@@ -94,7 +94,7 @@ def rewound_targets(services: Services, _conn: Connection) -> Iterator[Need]:
 
 
 def remote_targets(_services: Services, conn: Connection) -> Iterator[Need]:
-    """Remotes that cannot be reached or refuse what lands; what is to be pushed beside it; what did not come here yet."""
+    """Remotes that cannot be reached or refuse a push; own commits to be pushed as well; landed commits that are not here yet."""
     for target, row in remotes.every(conn).items():
         ids, waiting = {"target": target}, merges.open_of(conn, target)
         if row["reason"] is not None and waiting:
@@ -141,7 +141,7 @@ def frozen_targets(_services: Services, conn: Connection) -> Iterator[Need]:
 
 
 def _in_a_line(reason: str) -> str:
-    """What failed, and the line of its output that names the error, or else the first one."""
+    """The failure, and the line of its output that names the error, or else the first line."""
     what, _, output = reason.strip().partition("\n")
     line = (_ERROR.findall(output) or output.split("\n"))[-1 if _ERROR.search(output) else 0]
     return _RULE.sub("", " ".join(f"{what} {line}".split()))

@@ -137,7 +137,7 @@ def tasks_that_nobody_can_do(services: Services, conn: Connection) -> Iterator[N
 
 
 def tasks_without_workers(services: Services, conn: Connection) -> Iterator[Need]:
-    """Tasks that only a person can have done: for workers of whom none may start, and for sessions where none is."""
+    """Tasks that wait for a person: for workers, if none may start, and for sessions, if there is none."""
     if work_pause.current(conn) is not None:  # that is told first
         return
     if not services.settings().supervisor.max_agents and (
@@ -428,10 +428,10 @@ STOPS_ALL = frozenset(
 
 
 def needs_you_for(services: Services, conn: Connection, ids: set[str], targets: set[str]) -> list[dict[str, Any]]:
-    """What of all that needs a person blocks these tasks and merge requests.
+    """The needs of a person that block these tasks and merge requests.
 
     Args:
-        targets: The short names of their targets: what stops another one is none of their business.
+        targets: The short names of their targets: what stops another target does not concern them.
     """
     return [need.to_wire() for need in every_need(services, conn) if _blocks(need, ids, targets)]
 

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Annotated
 
 from pydantic import Field
@@ -130,7 +130,7 @@ def open_work(conn: Connection) -> tuple[list[str], list[str]]:
     return outcomes.open_tasks(conn), list(pending)
 
 
-def _look(conn: Connection, services: Services, task_ids: list[str], merge_ids: list[str], watched_s: float) -> Payload:
+def _look(services: Services, conn: Connection, task_ids: list[str], merge_ids: list[str], watched_s: float) -> Payload:
     """The snapshot, with ``delay`` for each task that something keeps from starting or a person has, and ``waits_for_person``."""
     answer = snapshot(conn, task_ids, merge_ids, services.settings.target().removeprefix("refs/heads/"))
     now = services.now()
@@ -157,7 +157,7 @@ def _left(answer: Payload) -> list[Payload]:
     return [*open_tasks, *(row for row in answer["merges"] if row["state"] in OPEN_MERGES)]
 
 
-def _with_needs(conn: Connection, services: Services, answer: Payload) -> Payload:
+def _with_needs(services: Services, conn: Connection, answer: Payload) -> Payload:
     """The answer, with the entries of needs_you that block its unfinished tasks and merge requests, or what these wait for."""
     undone = [row for row in answer["tasks"] if row["merge_state"] != MergeState.LANDED]
     undone += [row for row in answer["merges"] if row["state"] != MergeState.LANDED]
@@ -222,11 +222,12 @@ async def wait(
         change = asyncio.create_task(
             services.changes.next(LOOK_EVERY_S)
         )  # before the look, so that no change is missed
-        answer = await services.store.read(_look, services, task_ids, merge_ids, watched_s=began - start)
+        look = partial(_look, services, task_ids=task_ids, merge_ids=merge_ids, watched_s=began - start)
+        answer = await services.store.read(look)
         took, remaining_s = time.monotonic() - began, deadline - time.monotonic()
         if answer["settled"] or answer["waits_for_person"] or remaining_s <= 0 or services.stopping:
             change.cancel()
-            return await services.store.read(_with_needs, services, answer)
+            return await services.store.read(lambda conn: _with_needs(services, conn, answer))  # noqa: B023 - run at once
         await asyncio.sleep(min(remaining_s, took * REST))
         await asyncio.wait((change,), timeout=remaining_s)
         change.cancel()
@@ -250,7 +251,7 @@ class PersonalWaits:
 
     Args:
         conn: A read transaction, used while this object is.
-        watched: Since when the queue was asked to look. What holds something may be gone, and not be looked at again yet.
+        watched: Since when the queue was asked to look. A cause may have gone since the queue last looked.
     """
 
     def __init__(self, services: Services, conn: Connection, now: datetime, watched: timedelta = timedelta(0)) -> None:

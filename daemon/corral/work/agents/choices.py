@@ -198,7 +198,7 @@ def _add(conn: Connection, row: AgentVersionRow, from_hash: str | None, share: f
 
 
 def _check_same_tasks(new: AgentVersionRow, old: AgentVersionRow) -> None:
-    """A version by which other tasks would be done, or by other means, cannot be compared task by task."""
+    """Refuse a version that would do other tasks, or do them by another runner: it cannot be compared task by task."""
     changed, present = (definition_of(row["content"], row["agent"]) for row in (new, old))
     if changed is None or present is None:
         raise InvalidInput(f"Version {new['version']} of {new['agent']} can no longer be read as a definition.")

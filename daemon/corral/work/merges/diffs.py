@@ -183,9 +183,9 @@ def _readable(path: str) -> str:
 
 
 def landed_at(db: Store, repo: Git, merge: MergeRow, on_sha: str) -> str | None:
-    """A commit of the branch that another commit has under another name, so that what is left of the branch begins there.
+    """The last commit of the branch that landed under another name on the target; the rest of the branch begins there.
 
-    Merged by what both sides have in common as commits, a squashed branch that went on would meet its own changes.
+    Merged from the commits that both sides share, a squashed branch that went on would conflict with its own changes.
 
     Args:
         on_sha: A tip of the request's target, or what it is built upon.
@@ -211,7 +211,7 @@ def bases(db: Store, repo: Git, merge: MergeRow, tip: str) -> list[str]:
 
 
 def own_from(db: Store, repo: Git, merge: MergeRow, tip: str) -> str | None:
-    """The commit since which the changes of a branch are its own; None: its target's tip does not even have its history.
+    """The commit after which the changes of a branch are its own; None: it has no history in common with its target's tip.
 
     Args:
         tip: Of its target.

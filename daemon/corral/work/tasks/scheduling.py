@@ -137,9 +137,9 @@ class Pick:
         return index.judge(near, of=len(claims), without=kin)
 
     def _held_up(self, ahead: Judgement, kin: Collection[str]) -> str | None:
-        """The first of the reserved tasks that could not start beside one that overlaps with them like this.
+        """The first task with reserved claims that could not start if a task with this overlap ran.
 
-        One that waits for kin is left out: it would be waited for by those that it waits for.
+        One that waits for kin is left out: otherwise its kin would wait for it in turn.
         """
         for task_id, meeting in ahead.meetings.items():
             reservation = self._reservations[task_id]

@@ -222,7 +222,7 @@ def cancel(
         if moved is not None:
             events.record(conn, now, EventKind.TASK_CANCEL_REQUESTED({"reason": reason}), task_id=row["task_id"])
         return moved or row
-    # A dependent whose dependency failed has failed already, but would live again with it: now it does not.
+    # A dependent that failed with its dependency would be revived with it; once cancelled, it is not.
     may_revive = row["status"] == TaskStatus.FAILED and row["error_code"] == dependencies.DEPENDENCY_FAILED
     if is_running or row["status"] in _NOT_STARTED or (convention and may_revive):
         moved = attempts.call_off(conn, row, now, rules, reason=reason, convention=convention)

@@ -67,7 +67,7 @@ class TrustGate:
         return not_trusted(claims).message if claims else self.lacking(task)
 
     def lacking(self, task: TaskDoer) -> str | None:
-        """What a task requires and nobody has any more since it was submitted; None: somebody has it."""
+        """Why nobody can do a task any more, although somebody could when it was submitted; None: somebody can."""
         if not _required(task) or task["agent"] is not None:
             return None
         try:

@@ -170,12 +170,12 @@ _SAVED = (
 
 @dataclass(frozen=True)
 class Resumption:
-    """What an attempt takes over from one whose worker died with its daemon.
+    """The state that an attempt takes over from an attempt whose worker died with its daemon.
 
     Attributes:
-        tree: The worktree in which that one worked.
+        tree: The worktree of the earlier attempt.
         conversation: Its conversation.
-        prompt: What its agent is told of that: instead of its task where it goes on in the conversation, else with it.
+        prompt: Tells its agent of that: instead of the task if the conversation goes on, else together with the task.
     """
 
     tree: tuple[WorktreeRow, Provisioned] | None = None

@@ -165,9 +165,9 @@ def launch(context: AttemptContext, task: TaskRow) -> Started | Ending:
 
 
 def adopt(context: AttemptContext, task: TaskRow, now: datetime) -> Started | None:
-    """Go on with the worker of a running task that another daemon started, if it is certainly that: nothing is counted.
+    """Go on with a task's worker that another daemon started, if it is certainly that worker; no new attempt is counted.
 
-    One that was killed while nobody followed it died with its daemon, and so did one whose keeper did.
+    A worker that was killed while no daemon followed it, or whose keeper died, counts as dead with its daemon.
 
     Raises:
         OSError: What is left of it cannot be read.

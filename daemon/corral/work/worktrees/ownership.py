@@ -45,7 +45,7 @@ def make_folder(context: WorktreeContext, row: WorktreeRow) -> WorktreeRow:
 
 
 def make_folder_again(context: WorktreeContext, row: WorktreeRow) -> WorktreeRow:
-    """The same once git, which failed to make a worktree of it, has taken the folder away. The row stays if that fails.
+    """Make the folder again after git failed to make a worktree of it and removed it. If this fails, the row stays.
 
     Raises:
         Conflict: Something stands there meanwhile.
@@ -76,7 +76,7 @@ def prove(context: WorktreeContext, row: WorktreeRow) -> Git:
 
 
 def prove_remains(context: WorktreeContext, row: WorktreeRow) -> None:
-    """The same for one that may be half made, damaged or gone.
+    """Prove that a worktree is Corral's although it may be half made, damaged or gone.
 
     Raises:
         PathReplaced: Something else stands there.

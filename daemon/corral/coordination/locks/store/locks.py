@@ -150,7 +150,7 @@ def upsert(conn: Connection, values: LockRow) -> LockRow:
     """Take a lock, or renew and strengthen the one that the same session has on the same key in the same checkout.
 
     A reservation stays one when an edit renews it (``automatic`` and ``exclusive`` only ever grow stronger), and a renewal
-    never shortens it. One that has expired has no part in it: it goes, and the lock is a new one.
+    never shortens it. An expired lock is not renewed: it is removed, and the lock is a new one.
 
     Args:
         values: Every column; ``acquired_at`` is now.

@@ -206,9 +206,9 @@ def _mark(conn: Connection, session_id: str, numbers: Sequence[int], unset: str,
 
 
 def put_back(conn: Connection, session_id: str, begin: str, end: str) -> None:
-    """Messages delivered to a session between two instants wait again, and may hold a Stop again: they did not arrive.
+    """Have messages that were delivered to a session between two instants wait again, and hold a Stop again, as not arrived.
 
-    What a mod brought did: it says so only once its model has answered.
+    Those that a mod brought did arrive: it reports them only after its model has answered.
     """
     by_mod = func.coalesce(_r.way, "").in_((MailWay.TURN, MailWay.PROMPT))
     for column, names, those in (
@@ -257,7 +257,7 @@ def move(conn: Connection, name: str, old_session_id: str, new_session_id: str) 
 
 
 def pass_on(conn: Connection, name: str, old_session_id: str, new_session_id: str, at: str) -> None:
-    """Mail to a name that a session has not seen is left to another one; what that one has already did not arrive here."""
+    """Pass mail to a name that one session has not seen on to another; what the other has already bounces here."""
     present = select(_r.seq).where(_r.session_id == new_session_id)
     unseen = and_(
         _r.session_id == old_session_id, func.lower(_r.name) == name.lower(), _r.injected_at.is_(None), _UNREAD

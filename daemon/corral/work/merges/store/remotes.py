@@ -43,7 +43,7 @@ def failed(conn: Connection, target: str, remote: str, reason: str, *, tries: in
 
 
 def built_upon(conn: Connection, target: str, sha: str, ahead: int) -> None:
-    """What the remote's target is at is built upon; ``ahead`` commits are here alone."""
+    """Store that candidates are built upon this commit of the remote's target; ``ahead`` commits exist only here."""
     conn.execute(update(landing_remotes).where(_r.target == target).values(known_sha=sha, ahead=ahead))
 
 
@@ -53,7 +53,7 @@ def pushed(conn: Connection, target: str, remote: str, sha: str, now: datetime) 
 
 
 def behind(conn: Connection, target: str, sha: str | None, reason: str | None) -> None:
-    """The target here is to follow to what landed on the remote, and cannot for this reason; None: it has it."""
+    """Store why the target here cannot follow to what landed on the remote; None: it has followed."""
     changed = update(landing_remotes).where(_r.target == target, _r.behind_reason.is_distinct_from(reason))
     conn.execute(changed.values(behind_sha=sha, behind_reason=reason))
 

@@ -144,7 +144,7 @@ def among(conn: Connection, leader: str) -> dict[str, list[str]]:
 
 
 def last_of(conn: Connection, leader: str) -> list[ParentResult]:
-    """The same of the tasks that a task leads and waits for, and that none of these waits for."""
+    """The results of the tasks that a task leads and waits for, without those for which another of them waits."""
     return _LAST.all(conn, {"child": leader})
 
 

@@ -215,7 +215,7 @@ def failed_tasks(conn: Connection, most: int = _EVERY) -> list[FailedTask]:
 
 
 def returned_requests(conn: Connection, most: int = _EVERY) -> list[MergeRow]:
-    """Whole rows of the requests that came back without that being settled: for their task no other one counts.
+    """Whole rows of the requests that came back and were not settled; no other request counts for their task.
 
     Args:
         most: Of each state, the oldest first.

@@ -84,9 +84,9 @@ class Saved:
 
 @dataclass
 class _Heard:
-    """Moves of a worktree's HEAD of which nobody was told yet; ``actor`` is the session whose command made them, or None.
+    """Moves of a worktree's HEAD that nobody was told of yet; ``actor``: the session whose command made them, or None.
 
-    ``is_unseen``: no daemon ran then, so that it may as well have been the session's own command.
+    ``is_unseen``: no daemon ran at that time, so the session's own command may have made them.
     """
 
     top: Path
@@ -274,7 +274,7 @@ class Guardian:
         if now.seen.files or not is_held:
             at = self._context.clock()
             snapshot = salvage.snapshot(checkout, name, at, reason=reason, exclude=exclude, always=True)
-        # What does not stand there has no content in this snapshot: the next one need not have it.
+        # A file that does not exist has no content in this snapshot, so the next snapshot need not have it either.
         standing = {path for path, seen in now.seen.files.items() if seen is not None}
         if snapshot is not None:
             snapshot = replace(snapshot, files=[path for path in snapshot.files if path in standing])
@@ -455,7 +455,7 @@ class Guardian:
         return bool(moves)
 
     def _remembered(self, checkout: Git) -> _Memory:
-        """What is remembered of a worktree; nothing of another one that had its path."""
+        """The memory of a worktree; a new one if another worktree had the path before."""
         top, identity = str(checkout.work_tree), saving.identity(checkout)
         memory = self._memory.get(top)
         if memory is None or memory.identity != identity:

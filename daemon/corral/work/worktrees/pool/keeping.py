@@ -148,10 +148,10 @@ def take(
     intend: Callable[[WorktreeRow], WorktreeRow | None],
     give_up: Callable[[WorktreeRow, str], bool],
 ) -> WorktreeRow | None:
-    """Make the worktree of a plan of one that is kept.
+    """Turn a kept worktree into the worktree of a plan.
 
     Args:
-        intend: Stores the new row with the folder of a kept one, whose row ends; None: that is gone.
+        intend: Stores the new row with the folder of a kept worktree, and ends the row of that; None: it is gone.
         give_up: Removes a worktree, salvaging what only it holds.
 
     Returns:

@@ -1,6 +1,6 @@
-"""One folder made equal to another by copying what differs: files of its own, never links to the other's.
+"""Make one folder equal to another by copying what differs: real files, never links to those of the other.
 
-What was copied earlier, and is untouched on both sides, stays: a second time costs a look at each file. Whoever writes into the
+Earlier copies that are unchanged on both sides stay, so a second run only looks at each file. Whoever writes into the
 copy changes its file's inode, size or times, of which the system sets one itself (ctime).
 """
 

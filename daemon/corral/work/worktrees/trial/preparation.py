@@ -481,8 +481,8 @@ def _bytes(file: Path) -> bytes | None:
 
 # -- Dependency folders as a recipe's own command made them, by the key of what decided them (`locks`).
 #
-# An entry is written aside and renamed in: it is whole or not there. One that is not what it was when it was written
-# is removed.
+# An entry is written aside and renamed in: it is whole or not there. An entry that has changed since it was
+# written is removed.
 
 MOST = 4
 """Entries that are kept; the one that was not used for longest goes first."""
