@@ -70,9 +70,10 @@ def snapshot(conn: Connection, standing: list[TaskStanding], requests: list[Merg
 
     Returns:
         ``tasks`` and ``merges`` as ``corral wait`` prints them, each with the ``reason`` why it has not landed where one is
-        known; ``done`` (all landed or had nothing to land), and ``paused``: those of their targets where nothing lands at
-        present, with the reason.
+        known; ``settled``, ``done`` (all landed or had nothing to land), and ``paused``: those of their targets where nothing
+        lands at present, with the reason.
     """
+    statuses = {row["status"] for row in standing}
     states = {standing_of(row) for row in requests} | {row["merge_state"] for row in standing} - {None}
     waiting = [row["merge_id"] for row in (*standing, *requests) if row["merge_id"] is not None][:MOST_EXPLAINED]
     why = _reasons(conn, waiting)
@@ -97,6 +98,7 @@ def snapshot(conn: Connection, standing: list[TaskStanding], requests: list[Merg
             }
             for row in requests
         ],
+        "settled": statuses <= {*TERMINAL_TASKS} and states.isdisjoint(OPEN_MERGES),
         "done": all(
             row["status"] == TaskStatus.COMPLETED or outcome.get(row["task_id"]) == Outcome.LANDED for row in standing
         )
@@ -127,26 +129,24 @@ def open_work(conn: Connection) -> tuple[list[str], list[str]]:
     return outcomes.open_tasks(conn), list(pending)
 
 
-def _look(
+def look(
     services: Services, conn: Connection, task_ids: list[str], merge_ids: list[str], watched_s: float, *, is_last: bool
 ) -> Payload | None:
     """The answer; None while something goes on by itself, unless this look is the last one.
 
     A look that finds something at work reads no more than that, since most looks of a wait do.
     """
-    standing = task_rows.standing(conn, task_ids) if task_ids else []
     requests = [merges.get(conn, merge_id) for merge_id in merge_ids]
-    open_tasks = [row for row in standing if row["status"] not in TERMINAL_TASKS or row["merge_state"] in OPEN_MERGES]
     open_requests = [row for row in requests if standing_of(row) in OPEN_MERGES]
     now = services.now()
     waits = PersonalWaits(services, conn, now, timedelta(seconds=watched_s))
     goes_on = not (
-        all(waits.has_task(row["task_id"]) for row in open_tasks) and all(map(waits.has_request, open_requests))
+        all(map(waits.has_task, task_rows.under_way(conn, task_ids))) and all(map(waits.has_request, open_requests))
     )
     if goes_on and not is_last:
         return None
+    standing = task_rows.standing(conn, task_ids) if task_ids else []
     answer = snapshot(conn, standing, requests, services.settings.target().removeprefix("refs/heads/"))
-    answer["settled"] = not (open_tasks or open_requests)
     answer["waits_for_person"] = not (goes_on or answer["settled"])
     _tell_delays(services, conn, answer["tasks"], now)
     return _with_needs(services, conn, answer)
@@ -228,10 +228,8 @@ async def wait(
             services.changes.next(LOOK_EVERY_S)
         )  # before the look, so that no change is missed
         is_last = began >= deadline or services.stopping
-        look = partial(
-            _look, services, task_ids=task_ids, merge_ids=merge_ids, watched_s=began - start, is_last=is_last
-        )
-        if (answer := await services.store.read(look)) is not None:
+        seen = partial(look, services, task_ids=task_ids, merge_ids=merge_ids, watched_s=began - start, is_last=is_last)
+        if (answer := await services.store.read(seen)) is not None:
             change.cancel()
             return answer
         took, remaining_s = time.monotonic() - began, max(0.0, deadline - time.monotonic())

@@ -160,3 +160,12 @@ def test_only_what_stops_the_awaited_targets_is_told(any_database: Connection, m
     shown = operations.snapshot(any_database, task_rows.standing(any_database, ["t"]), [], "main")
     assert [row["target"] for row in shown["paused"]] == ["main"]
     assert [(row["number"], row["title"]) for row in shown["tasks"]] == [(1, "t")]
+
+
+def test_a_look_reads_no_more_than_that_something_goes_on(any_database: Connection) -> None:
+    session(any_database, "s1")
+    claimed(any_database, "taken", "s1")
+    services: Any = SimpleNamespace(now=lambda: NOW, settings=Mock())  # an answer would ask for more of them
+    assert operations.look(services, any_database, ["taken"], [], 9.0, is_last=False) is None
+    with pytest.raises(AttributeError):
+        operations.look(services, any_database, ["taken"], [], 9.0, is_last=True)

@@ -22,7 +22,7 @@ from sqlalchemy import (
     update,
 )
 
-from corral.core.states import OPEN_TASKS, TERMINAL_TASKS, TaskStatus
+from corral.core.states import OPEN_MERGES, OPEN_TASKS, TERMINAL_TASKS, TaskStatus
 from corral.store import totals
 from corral.store.engine.fetch import fetch_first
 from corral.store.engine.prepared import Prepared, one_of
@@ -64,7 +64,15 @@ _STANDING = select(
     tasks.c.title,
     tasks.c.target,
 ).order_by(tasks.c.seq)
-_STANDING_OF = _STANDING.where(tasks.c.task_id.in_(bindparam("task_ids", expanding=True)))
+_AMONG = tasks.c.task_id.in_(bindparam("task_ids", expanding=True))
+_STANDING_OF = _STANDING.where(_AMONG)
+_UNDER_WAY = select(tasks.c.task_id).where(
+    _AMONG,
+    or_(
+        tasks.c.status.in_(OPEN_TASKS),
+        of_decisive(merge_standing()).correlate(tasks).scalar_subquery().in_(OPEN_MERGES),
+    ),
+)
 _PENDING = tasks.c.status == TaskStatus.PENDING
 _EXECUTED = tasks.c.runner.is_not(None)
 """Of a task: a runner executes it; the others are offered to sessions."""
@@ -461,6 +469,11 @@ def lease(
         return None
     claim = {"session_id": session_id, "claim_key": key, "claimed_at": now}
     return attempts.create(conn, row, {**claim, "lease_expires_at": lease_expires_at, "started_at": started_at})
+
+
+def under_way(conn: Connection, task_ids: Sequence[str]) -> Iterator[str]:
+    """Those of some tasks that have not ended, or whose request may still land; further ones are not read."""
+    return iter(conn.execute(_UNDER_WAY, {"task_ids": [*task_ids]}).scalars()) if task_ids else iter(())
 
 
 def standing(conn: Connection, task_ids: Sequence[str] = (), *, only_open: bool = False) -> list[TaskStanding]:
