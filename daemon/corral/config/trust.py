@@ -16,6 +16,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,7 @@ def of_settings(loaded: Loaded, root: Path) -> list[Claim]:
     Args:
         root: The project's root; a program below it counts by its relative path, so that a repository may be moved.
     """
-    claims, usual = [], Settings()
+    claims, usual = [], _usual()
     for key in _SETTINGS:
         value = _value(loaded.settings, key)
         harmless = _STRICTEST if key == APPROVE else _value(usual, key)
@@ -262,6 +263,12 @@ def _projects_in(data: bytes) -> dict[str, Any]:
         return {path: dict(answers) for path, answers in projects.items()}
     except (ValueError, KeyError, TypeError, AttributeError):
         return {}  # nothing in it counts: the user is asked again
+
+
+@cache
+def _usual() -> Settings:
+    """The settings of a project that changes none of them: to make them takes longer than to compare all commands."""
+    return Settings()
 
 
 def _value(settings: Settings, key: str) -> Any:

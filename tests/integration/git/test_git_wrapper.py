@@ -96,11 +96,15 @@ def test_a_failure_carries_what_git_said(repo: Path) -> None:
     assert caught.value.details["argv"][0] == "cat-file" and caught.value.details["rc"] == 128
 
 
-def test_no_git_at_all_is_said_plainly(repo: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("found", "why"), [("nothing", "No such file"), ("git", "Permission denied")])
+def test_no_git_at_all_is_said_plainly(
+    repo: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, found: str, why: str
+) -> None:
+    (tmp_path / found).touch(0o600)
     monkeypatch.setenv("PATH", str(tmp_path))
     here = open_checkout(repo)
     assert here.run("status").outcome is Outcome.INFRA
-    with pytest.raises(GitFailed, match="No such file") as caught:
+    with pytest.raises(GitFailed, match=why) as caught:
         here.must("status")
     assert "Install git" in caught.value.remedy
 

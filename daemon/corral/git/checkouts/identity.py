@@ -46,6 +46,16 @@ def real_place(path: Path) -> Path:
     return Path(os.path.realpath(path.parent)) / path.name
 
 
+def is_same_place(one: Path, other: Path) -> bool:
+    """Whether two paths are one :func:`real_place`; the same text always is, and no link need be looked for."""
+    return one == other or (one.name == other.name and real_place(one) == real_place(other))
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    """Whether two paths lead to one folder."""
+    return one == other or os.path.realpath(one) == os.path.realpath(other)
+
+
 def make_folder(path: Path, top: Path) -> str:
     """Create the empty folder of a worktree, and return its :func:`folder_id`.
 
@@ -167,18 +177,15 @@ def _entry(repo: Git, path: Path) -> Path | None:
     except FileNotFoundError:
         return None
     entry = Path(os.path.normpath(path / text.removeprefix("gitdir: ").rstrip("\n")))
-    entries = Path(os.path.realpath(repo.common_dir / "worktrees"))
-    if not text.startswith("gitdir: ") or Path(os.path.realpath(entry.parent)) != entries or entry.is_symlink():
+    is_listed = _is_same(entry.parent, repo.common_dir / "worktrees")
+    if not text.startswith("gitdir: ") or not is_listed or entry.is_symlink():
         raise _repointed(path)
     return entry
 
 
 def _check_entry(repo: Git, path: Path, entry: Path) -> None:
     """Check that the entry names this very folder, and belongs to this repository."""
-    common = Git(entry, path).common_dir
-    if real_place(folder_of(entry)) != real_place(path) or os.path.realpath(common) != os.path.realpath(
-        repo.common_dir
-    ):
+    if not is_same_place(folder_of(entry), path) or not _is_same(Git(entry, path).common_dir, repo.common_dir):
         raise _repointed(path)
 
 

@@ -20,7 +20,7 @@ from corral.core import files
 from corral.core.errors import Conflict, CorralError, GitFailed, NotFound, Unsupported, WorkAtRisk
 from corral.git import refs
 from corral.git.checkouts import head_log, status, submodules, whole
-from corral.git.checkouts.identity import OwnWorktree, prove, real_place
+from corral.git.checkouts.identity import OwnWorktree, is_same_place, prove
 from corral.git.checkouts.listing import admin_dirs, folder_of, holding, list_lock
 from corral.git.checkouts.repointing import CHECKOUT_S
 from corral.git.commits import CORRAL
@@ -375,7 +375,7 @@ def _admin_of(repo: Git, path: Path) -> Path | None:
 def _names(admin: Path, path: Path) -> bool:
     """Whether an entry names this very folder; a link in its place leads to another one."""
     folder = folder_of(admin) if (admin / "gitdir").exists() else None
-    return folder is not None and folder.name == path.name and real_place(folder) == real_place(path)
+    return folder is not None and is_same_place(folder, path)
 
 
 def _forget_missing(repo: Git, path: Path) -> None:

@@ -1,8 +1,6 @@
 """Start a git, feed it, read it, end it. Only ``command.Git`` calls this, and ``remote.reading`` for what is no git.
 
-Built on GitPython's command interface. GitPython merges the environment of the daemon into every command it runs, so
-the command is ``env -i NAME=value … git …``: git sees exactly the variables given here (docs/decisions/0001). The
-values are therefore visible in a process list for a moment: nothing secret may be among them.
+The child gets exactly the variables given here, and nothing of the daemon's (docs/decisions/0001).
 """
 
 from __future__ import annotations
@@ -15,19 +13,14 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
-from corral.core.errors import GitFailed
 from corral.git.process.bounds import LOOK_S, Bounds
-
-if TYPE_CHECKING:
-    from git.cmd import Git as GitInterface
 
 OUTPUT_CAP = 256 * 1024 * 1024
 """Maximum size of standard output, or of standard error, in bytes; beyond it git is killed."""
 NOT_FOUND = 127
-"""The exit code of `env` where there is no such program."""
+"""The exit code where there is no such program, as a shell has it."""
 _CHUNK = 1 << 16
 _GRACE_S = 2.0
 
@@ -40,20 +33,6 @@ class Finished:
     stdout: bytes
     stderr: bytes
     cut: str
-
-
-@cache
-def _interface() -> GitInterface:
-    # Imported on first use: the import itself runs `git version`, and fails if git is not installed.
-    try:
-        from git.cmd import Git as GitInterface
-    except ImportError as error:
-        raise GitFailed(
-            "Cannot run git.",
-            cause="No working `git` is on the PATH of the daemon.",
-            remedy="Install git 2.38 or newer, then `corral daemon restart`.",
-        ) from error
-    return GitInterface()
 
 
 def execute(
@@ -76,15 +55,17 @@ def execute(
         bounds: What it may use besides.
     """
     limited = argv if bounds is None else bounds.limited(argv)
-    started = _interface().execute(
-        ["/usr/bin/env", "-i", *(f"{name}={value}" for name, value in env.items()), *limited],
-        istream=None if stdin is None else subprocess.PIPE,
-        as_process=True,
-        shell=False,
-        start_new_session=True,
-    )
-    process: subprocess.Popen[bytes] | None = started.proc
-    assert process is not None
+    try:
+        process = subprocess.Popen(
+            limited,
+            env=env,
+            stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
+        return Finished(NOT_FOUND, b"", str(error).encode("utf-8", "surrogateescape"), "")
     with process:
         try:
             outputs, cut = _exchange(process, stdin or b"", timeout_s, cap, bounds)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from sqlalchemy import Connection, bindparam, select
 
@@ -16,6 +17,14 @@ from corral.store.schema import events, tasks
 
 _IS_EXECUTED = tasks.c.runner.is_not(None)
 _TASKS = select(*columns_of(tasks, ExportedTask))
+_NAMED = _TASKS.where(tasks.c.task_id.in_(bindparam("task_ids", expanding=True)))
+_LATEST = 2**63 - 1
+_HISTORIES = (
+    select(events)
+    .where(events.c.task_id.in_(bindparam("task_ids", expanding=True)))
+    .where(events.c.kind.in_(bindparam("kinds", expanding=True)), events.c.event_id <= bindparam("until"))
+    .order_by(events.c.event_id)
+)
 
 
 def of_executed(kinds: Sequence[str]) -> Prepared[EventRow]:
@@ -36,19 +45,18 @@ def histories(
     Args:
         until: Only those up to this ``event_id``.
     """
-    query = select(events).where(events.c.task_id.in_(list(task_ids)), events.c.kind.in_(list(kinds)))
-    if until is not None:
-        query = query.where(events.c.event_id <= until)
     by_task: dict[str, list[EventRow]] = {task_id: [] for task_id in task_ids}
-    for row in fetch_all(conn, query.order_by(events.c.event_id), EventRow):
+    asked = {"task_ids": [*task_ids], "kinds": [*kinds], "until": _LATEST if until is None else until}
+    rows: Iterator[Any] = map(dict, conn.execute(_HISTORIES, asked).mappings())
+    for row in rows:
         by_task[str(row["task_id"])].append(row)
     return by_task
 
 
 def named(conn: Connection, task_ids: Sequence[str]) -> dict[str, ExportedTask]:
     """These tasks, by id."""
-    query = _TASKS.where(tasks.c.task_id.in_(list(task_ids)))
-    return {row["task_id"]: row for row in fetch_all(conn, query, ExportedTask)}
+    rows: Iterator[Any] = map(dict, conn.execute(_NAMED, {"task_ids": [*task_ids]}).mappings())
+    return {row["task_id"]: row for row in rows}
 
 
 def ended(conn: Connection, limit: int = 10_000) -> list[ExportedTask]:

@@ -31,7 +31,7 @@ from corral.observe.view.needs_you import needs_you_for
 from corral.observe.wait.api import WaitAnswer
 from corral.store.rows.merges import FreezeRow, MergeRow
 from corral.store.rows.sessions import SessionRow
-from corral.store.rows.tasks import TaskRow
+from corral.store.rows.tasks import TaskRow, TaskStanding
 from corral.work.merges.store import freezes, merges, of_tasks, pauses
 from corral.work.merges.wire import (
     is_parked,
@@ -45,6 +45,7 @@ from corral.work.tasks import submitting as app_tasks
 from corral.work.tasks import tasks
 from corral.work.tasks.store import dependencies, family, outcomes, work_pause
 from corral.work.tasks.store import tasks as task_rows
+from corral.work.trust.trust import TrustGate
 from corral.work.workers.supervisor import Supervisor
 
 router = Routes("tasks", scope=PROJECT, callers=EVERYONE)
@@ -64,16 +65,14 @@ REST = 4.0
 """The pause after a look, as a multiple of its duration: thousands of tasks change all the time."""
 
 
-def snapshot(conn: Connection, task_ids: list[str], merge_ids: list[str], default_target: str) -> Payload:
-    """Where the named tasks and merge requests stand, and whether anything may still happen to them by itself.
+def snapshot(conn: Connection, standing: list[TaskStanding], requests: list[MergeRow], default_target: str) -> Payload:
+    """Where tasks and merge requests stand.
 
     Returns:
         ``tasks`` and ``merges`` as ``corral wait`` prints them, each with the ``reason`` why it has not landed where one is
         known; ``settled``, ``done`` (all landed or had nothing to land), and ``paused``: those of their targets where nothing
         lands at present, with the reason.
     """
-    standing = task_rows.standing(conn, task_ids) if task_ids else []
-    requests = [merges.get(conn, merge_id) for merge_id in merge_ids]
     statuses = {row["status"] for row in standing}
     states = {standing_of(row) for row in requests} | {row["merge_state"] for row in standing} - {None}
     waiting = [row["merge_id"] for row in (*standing, *requests) if row["merge_id"] is not None][:MOST_EXPLAINED]
@@ -130,31 +129,37 @@ def open_work(conn: Connection) -> tuple[list[str], list[str]]:
     return outcomes.open_tasks(conn), list(pending)
 
 
-def _look(services: Services, conn: Connection, task_ids: list[str], merge_ids: list[str], watched_s: float) -> Payload:
-    """The snapshot, with ``delay`` for each task that something keeps from starting or a person has, and ``waits_for_person``."""
-    answer = snapshot(conn, task_ids, merge_ids, services.settings.target().removeprefix("refs/heads/"))
+def look(
+    services: Services, conn: Connection, task_ids: list[str], merge_ids: list[str], watched_s: float, *, is_last: bool
+) -> Payload | None:
+    """The answer; None while something goes on by itself, unless this look is the last one.
+
+    A look that finds something at work reads no more than that, since most looks of a wait do.
+    """
+    requests = [merges.get(conn, merge_id) for merge_id in merge_ids]
+    open_requests = [row for row in requests if standing_of(row) in OPEN_MERGES]
     now = services.now()
-    delayed = [row for row in answer["tasks"] if row["status"] in (TaskStatus.PENDING, TaskStatus.WAITING)]
-    delayed += [row for row in answer["tasks"] if row["status"] == TaskStatus.RUNNING]
+    waits = PersonalWaits(services, conn, now, timedelta(seconds=watched_s))
+    goes_on = not (
+        all(map(waits.has_task, task_rows.under_way(conn, task_ids))) and all(map(waits.has_request, open_requests))
+    )
+    if goes_on and not is_last:
+        return None
+    standing = task_rows.standing(conn, task_ids) if task_ids else []
+    answer = snapshot(conn, standing, requests, services.settings.target().removeprefix("refs/heads/"))
+    answer["waits_for_person"] = not (goes_on or answer["settled"])
+    _tell_delays(services, conn, answer["tasks"], now)
+    return _with_needs(services, conn, answer)
+
+
+def _tell_delays(services: Services, conn: Connection, rows: list[Payload], now: datetime) -> None:
+    """Add ``delay`` to each task that something keeps from starting, or that a person has."""
+    delayed = [row for row in rows if row["status"] in (TaskStatus.PENDING, TaskStatus.WAITING)]
+    delayed += [row for row in rows if row["status"] == TaskStatus.RUNNING]
     for row in delayed[:MOST_DELAYED]:
         task = task_rows.get(conn, row["task_id"])
         if task and (text := app_tasks.delay_of(services, conn, task, now)):
             row["delay"] = text
-    waits, left = PersonalWaits(services, conn, now, timedelta(seconds=watched_s)), _left(answer)
-    has = (
-        waits.has_task(row["task_id"]) if "task_id" in row else waits.has_request(merges.get(conn, row["merge_id"]))
-        for row in left
-    )
-    answer["waits_for_person"] = bool(left) and all(has)
-    return answer
-
-
-def _left(answer: Payload) -> list[Payload]:
-    """The tasks and merge requests that have not ended."""
-    open_tasks = [
-        row for row in answer["tasks"] if row["status"] not in TERMINAL_TASKS or row["merge_state"] in OPEN_MERGES
-    ]
-    return [*open_tasks, *(row for row in answer["merges"] if row["state"] in OPEN_MERGES)]
 
 
 def _with_needs(services: Services, conn: Connection, answer: Payload) -> Payload:
@@ -222,12 +227,12 @@ async def wait(
         change = asyncio.create_task(
             services.changes.next(LOOK_EVERY_S)
         )  # before the look, so that no change is missed
-        look = partial(_look, services, task_ids=task_ids, merge_ids=merge_ids, watched_s=began - start)
-        answer = await services.store.read(look)
-        took, remaining_s = time.monotonic() - began, deadline - time.monotonic()
-        if answer["settled"] or answer["waits_for_person"] or remaining_s <= 0 or services.stopping:
+        is_last = began >= deadline or services.stopping
+        seen = partial(look, services, task_ids=task_ids, merge_ids=merge_ids, watched_s=began - start, is_last=is_last)
+        if (answer := await services.store.read(seen)) is not None:
             change.cancel()
-            return await services.store.read(lambda conn: _with_needs(services, conn, answer))  # noqa: B023 - run at once
+            return answer
+        took, remaining_s = time.monotonic() - began, max(0.0, deadline - time.monotonic())
         await asyncio.sleep(min(remaining_s, took * REST))
         await asyncio.wait((change,), timeout=remaining_s)
         change.cancel()
@@ -256,8 +261,7 @@ class PersonalWaits:
 
     def __init__(self, services: Services, conn: Connection, now: datetime, watched: timedelta = timedelta(0)) -> None:
         self._conn, self._now, self._has_watched = conn, now, watched >= LOOKS
-        self._gate = services.of(Supervisor).gate
-        self._settings = services.settings
+        self._services, self._settings = services, services.settings
         self._tasks: dict[str, bool] = {}
         self._refused: dict[str, bool] = {}
         self._behind_held: dict[str, bool] = {}
@@ -356,6 +360,10 @@ class PersonalWaits:
         row, merge = task_rows.get(self._conn, task_id), of_tasks.decisive(self._conn, task_id)
         lands = merge is not None and standing_of(merge) in (*OPEN_MERGES, Outcome.MISSING)
         return lands or (row is not None and row["status"] not in TERMINAL_TASKS)
+
+    @cached_property
+    def _gate(self) -> TrustGate:
+        return self._services.of(Supervisor).gate
 
     @cached_property
     def _is_paused(self) -> bool:

@@ -18,6 +18,9 @@ _BY_ID = Prepared[LoopRow](select(loops).where(loops.c.task_id == bindparam("whi
 _ITERATIONS = Prepared[IterationRow](
     select(loop_iterations).where(loop_iterations.c.task_id == bindparam("which")).order_by(loop_iterations.c.iteration)
 )
+_BEGIN = Prepared[None](
+    update(loops).where(loops.c.task_id == bindparam("which"), loops.c.base_sha.is_(None)), "target", "base_sha"
+)
 
 
 def create(conn: Connection, values: Mapping[str, Any]) -> None:
@@ -84,8 +87,7 @@ def count_anew(conn: Connection, task_id: str) -> None:
 
 def begin(conn: Connection, task_id: str, target: str, base_sha: str) -> None:
     """Record where the first iteration starts; nothing if that is recorded."""
-    first = (loops.c.task_id == task_id, loops.c.base_sha.is_(None))
-    conn.execute(update(loops).where(*first).values(target=target, base_sha=base_sha))
+    _BEGIN.change(conn, {"which": task_id, "target": target, "base_sha": base_sha})
 
 
 def record(conn: Connection, values: Mapping[str, Any]) -> None:

@@ -9,6 +9,7 @@ from sqlalchemy import Connection, and_, delete, insert, select, update
 from corral.core.instants import iso
 from corral.store.engine.dialect import Dialect, dialect_of
 from corral.store.engine.fetch import fetch_all
+from corral.store.engine.prepared import Prepared
 from corral.store.rows import columns_of
 from corral.store.rows.tasks import OwnRoadmapTask, RoadmapTaskRow
 from corral.store.schema import tasks
@@ -16,11 +17,12 @@ from corral.store.schema_project import roadmap_supervision
 from corral.work.merges.store.of_tasks import of_decisive, standing
 
 _key = tasks.c.idempotency_key
+_SINCE = Prepared[object](select(roadmap_supervision.c.since_at))
 
 
 def since(conn: Connection) -> str | None:
     """Since when the roadmap is worked on; None: it is not."""
-    return conn.execute(select(roadmap_supervision.c.since_at)).scalar()
+    return _SINCE.text(conn, {})
 
 
 def begin(conn: Connection, now: datetime) -> str:

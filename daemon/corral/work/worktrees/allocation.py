@@ -138,7 +138,7 @@ def allocate(
     """
     refuse(context.untrusted(), SETUP)
     warm = _from_pool(context, plan) if restore is None else None
-    row = warm or context.db.write(_intend, context, plan)
+    row = warm or context.db.write(_intend, context, plan, context.root / plan.name)
     if warm is None:
         crash_point("worktree.intended")
         row = ownership.make_folder(context, row)
@@ -270,7 +270,7 @@ def give_up(context: WorktreeContext, row: WorktreeRow, reason: str) -> bool:
     return reclaim(context, row["worktree_id"], reason=reason)
 
 
-def _intend(conn: Connection, context: WorktreeContext, plan: Plan) -> WorktreeRow:
+def _intend(conn: Connection, context: WorktreeContext, plan: Plan, path: Path) -> WorktreeRow:
     if plan.branch is not None:  # else nobody is to ask for it
         check_name(plan.name, "worktree")
     if worktree_rows.live_by_name(conn, plan.name) is not None:
@@ -285,7 +285,7 @@ def _intend(conn: Connection, context: WorktreeContext, plan: Plan) -> WorktreeR
             cause="Merges are verified in the folder of that name.",
             remedy="Choose another name.",
         )
-    settings, path = context.settings().worktrees, context.root / plan.name
+    settings = context.settings().worktrees
     port = None
     if settings.ports_each:
         port = choose_block(worktree_rows.port_bases(conn), settings.port_first, settings.ports_each, bindable)
@@ -314,9 +314,9 @@ def _intend_again(conn: Connection, context: WorktreeContext, plan: Plan, pooled
     gone = {"state": WorktreeState.REMOVED, "removed_at": iso(context.clock()), "note": None}
     if worktree_rows.transition(conn, pooled["worktree_id"], (WorktreeState.POOLED,), gone) is None:
         return None
-    row = _intend(conn, context, plan)
-    place = {"path": pooled["path"], "folder_id": pooled["folder_id"]}
-    return worktree_rows.transition(conn, row["worktree_id"], (WorktreeState.ALLOCATING,), place)
+    row = _intend(conn, context, plan, Path(pooled["path"]))
+    known = {"folder_id": pooled["folder_id"]}
+    return worktree_rows.transition(conn, row["worktree_id"], (WorktreeState.ALLOCATING,), known)
 
 
 def make_usable(

@@ -132,14 +132,14 @@ def provision(
                     own_setup.append(recipe.setup)
             listing = main / INCLUDE_FILE
             include(progress, listing.read_text(encoding="utf-8") if listing.is_file() else "", is_ignored)
-            guard(progress, is_ignored)
+            ignored = is_ignored([*provided.owned, OWN_SETTINGS])
+            guard(progress, may_write=OWN_SETTINGS in ignored)
     except OSError as refused:
         raise CorralError(
             f"The worktree {worktree.name} could not be made usable: {refused}",
             cause="The disk is full, or a file of the main checkout cannot be read.",
             remedy="Correct that and try again; nothing half-made was left.",
         ) from refused
-    ignored = is_ignored(provided.owned) if provided.owned else set()
     provided.exclude = [path for path in provided.owned if path not in ignored]
     provided.setup, hints = _setup(own_setup, settings.worktrees.setup)
     provided.notes += hints
@@ -345,10 +345,13 @@ def include(progress: Progress, patterns: str, is_ignored: IsIgnored) -> None:
         progress.provided.copied.append(path)
 
 
-def guard(progress: Progress, is_ignored: IsIgnored) -> None:
+def guard(progress: Progress, *, may_write: bool) -> None:
     """Guard edits in the worktree as in the main checkout: write the hook that `corral init` wrote there, and nothing else of it.
 
-    A file that stands there stays, and none is written that git would see.
+    A file that stands there stays.
+
+    Args:
+        may_write: Whether git ignores it: none is written that git would see.
     """
     try:
         groups = json.loads((progress.main / OWN_SETTINGS).read_bytes())["hooks"]["PreToolUse"]
@@ -362,7 +365,7 @@ def guard(progress: Progress, is_ignored: IsIgnored) -> None:
     if os.path.lexists(place):
         if not place.is_symlink() and place.is_file() and place.read_bytes() == content.encode():
             progress.provided.owned.append(OWN_SETTINGS)
-    elif ours and is_ignored([OWN_SETTINGS]) and way_is_open(OWN_SETTINGS, progress):
+    elif ours and may_write and way_is_open(OWN_SETTINGS, progress):
         built = progress.aside / "built"
         built.write_text(content)
         _put(built, OWN_SETTINGS, "the guard of edits, as in the main checkout", len(content), progress)

@@ -24,6 +24,7 @@ from corral.store.schema import merge_requests
 from corral.work.merges.store import merges, pauses
 from corral.work.merges.wire import TARGET_RED
 from corral.work.tasks.store import dependencies, work_pause
+from corral.work.tasks.store import tasks as task_rows
 from tests.unit.work.merges.store.test_of_tasks import AT, NOW, claimed, session, submit, task
 
 LATER = NOW + timedelta(minutes=10)
@@ -156,6 +157,15 @@ def test_only_what_stops_the_awaited_targets_is_told(any_database: Connection, m
     for target in ("main", "release"):
         submit(any_database, f"to-{target}", 2, target=target)
         pauses.count(any_database, target, number=9, reason="no disk", look_at=AT, now=NOW)
-    shown = operations.snapshot(any_database, ["t"], [], "main")
+    shown = operations.snapshot(any_database, task_rows.standing(any_database, ["t"]), [], "main")
     assert [row["target"] for row in shown["paused"]] == ["main"]
     assert [(row["number"], row["title"]) for row in shown["tasks"]] == [(1, "t")]
+
+
+def test_a_look_reads_no_more_than_that_something_goes_on(any_database: Connection) -> None:
+    session(any_database, "s1")
+    claimed(any_database, "taken", "s1")
+    services: Any = SimpleNamespace(now=lambda: NOW, settings=Mock())  # an answer would ask for more of them
+    assert operations.look(services, any_database, ["taken"], [], 9.0, is_last=False) is None
+    with pytest.raises(AttributeError):
+        operations.look(services, any_database, ["taken"], [], 9.0, is_last=True)

@@ -36,6 +36,9 @@ _OF_A_TRY = (
 _IS_OPEN = one_of(_m.state, OPEN_MERGES)
 _BUSY = Prepared[object](select(_m.target).where(_IS_OPEN).group_by(_m.target).order_by(func.min(_m.seq)))
 _NEXT_DUE = Prepared[object](select(func.min(_m.not_before_at)).where(_IS_OPEN, _m.not_before_at > bindparam("now")))
+_AT_WORK = Prepared[object](
+    select(_m.target).where(one_of(_m.state, (MergeState.QUEUED, MergeState.VERIFYING))).distinct()
+)
 _LATEST_WAIT = Prepared[object](select(func.max(_m.not_before_at)).where(_IS_OPEN))
 _COUNTS = Prepared[CountedState](select(_m.state, func.count().label("number")).group_by(_m.state))
 _IN_STATE = Prepared[MergeRow](select(merge_requests).where(_m.state == bindparam("state")).order_by(_m.seq))
@@ -218,8 +221,7 @@ def busy_targets(conn: Connection) -> list[str]:
 
 def targets_at_work(conn: Connection) -> set[str]:
     """The targets with requests that wait for nothing but their turn and their verification."""
-    query = select(_m.target).where(_m.state.in_((MergeState.QUEUED, MergeState.VERIFYING))).distinct()
-    return set(conn.execute(query).scalars())
+    return set(_AT_WORK.column(conn, {}))
 
 
 def eligible(conn: Connection, target: str, now: datetime) -> list[MergeRow]:

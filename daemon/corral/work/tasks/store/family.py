@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from operator import itemgetter
 
-from sqlalchemy import Connection, and_, exists, not_, or_, select
+from sqlalchemy import Connection, and_, bindparam, exists, not_, or_, select
 
 from corral.core.states import OPEN_MERGES, Combine, TaskStatus
 from corral.store.engine.fetch import fetch_all
@@ -47,6 +47,11 @@ LEADERLESS = Prepared[StoredTask](
     .where(tasks.c.parent_task_id.is_not(None), tasks.c.completed_at.is_(None), tasks.c.cancel_reason.is_(None))
     .where(_leader.c.completed_at.is_not(None))
 )
+_LEADER = Prepared[object](select(tasks.c.parent_task_id).where(tasks.c.task_id == bindparam("which")))
+_LED = select(tasks.c.task_id, tasks.c.parent_task_id, tasks.c.status).where(
+    tasks.c.parent_task_id.in_(bindparam("leaders", expanding=True)),
+    tasks.c.status.in_((TaskStatus.PENDING, TaskStatus.WAITING)),
+)
 
 
 def ancestors(conn: Connection, task_id: str) -> list[str]:
@@ -54,7 +59,7 @@ def ancestors(conn: Connection, task_id: str) -> list[str]:
     leaders: list[str] = []
     parent: str | None = task_id
     while parent is not None and len(leaders) < _MOST_LEVELS:
-        parent = conn.execute(select(tasks.c.parent_task_id).where(tasks.c.task_id == parent)).scalar()
+        parent = _LEADER.text(conn, {"which": parent})
         leaders += [parent] if parent is not None else []
     return leaders
 
@@ -103,10 +108,7 @@ def pending_below(conn: Connection, leaders: Iterable[str]) -> dict[str, str]:
     pending: dict[str, str] = {}
     leader_of = {leader: leader for leader in leaders}
     for _level in range(_MOST_LEVELS):
-        led = select(tasks.c.task_id, tasks.c.parent_task_id, tasks.c.status).where(
-            tasks.c.parent_task_id.in_([*leader_of]), tasks.c.status.in_((TaskStatus.PENDING, TaskStatus.WAITING))
-        )
-        rows = conn.execute(led).all() if leader_of else []
+        rows = conn.execute(_LED, {"leaders": [*leader_of]}).all() if leader_of else []
         pending |= {row.task_id: leader_of[row.parent_task_id] for row in rows if row.status == TaskStatus.PENDING}
         leader_of = {row.task_id: leader_of[row.parent_task_id] for row in rows if row.status == TaskStatus.WAITING}
     return pending

@@ -179,16 +179,18 @@ _FAILED_TASKS = Prepared[FailedTask](
 )
 _COUNT_FAILED = Prepared[CountedState](select(_t.status.label("state"), _NUMBER).where(_FAILED).group_by(_t.status))
 _COUNT_RETURNED = Prepared[CountedState](select(_m.state, _NUMBER).where(_CAME_BACK).group_by(_m.state))
+_STANDING = select(_t.task_id, _t.status, _t.dismissed_at, _MERGE_STATE, _MERGE_DISMISSED).where(
+    _t.task_id.in_(bindparam("task_ids", expanding=True))
+)
 
 
 def of_tasks(conn: Connection, task_ids: list[str]) -> dict[str, str]:
     """The outcome of each of these tasks, by id."""
-    query = select(_t.task_id, _t.status, _t.dismissed_at, _MERGE_STATE, _MERGE_DISMISSED)
     return {
         task_id: outcomes.of_task(status, merge_state, dismissed=bool(by_task or by_merge))
         for start in range(0, len(task_ids), _AT_ONCE)
         for task_id, status, by_task, merge_state, by_merge in conn.execute(
-            query.where(_t.task_id.in_(task_ids[start : start + _AT_ONCE]))
+            _STANDING, {"task_ids": task_ids[start : start + _AT_ONCE]}
         )
     }
 

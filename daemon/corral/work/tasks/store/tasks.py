@@ -22,9 +22,9 @@ from sqlalchemy import (
     update,
 )
 
-from corral.core.states import OPEN_TASKS, TERMINAL_TASKS, TaskStatus
+from corral.core.states import OPEN_MERGES, OPEN_TASKS, TERMINAL_TASKS, TaskStatus
 from corral.store import totals
-from corral.store.engine.fetch import fetch_all, fetch_first
+from corral.store.engine.fetch import fetch_first
 from corral.store.engine.prepared import Prepared, one_of
 from corral.store.rows import columns_of
 from corral.store.rows.tasks import (
@@ -55,6 +55,24 @@ _FIRST_PAGE, _PAGE = 4, 64
 """Rows that are read at once: as a rule one of the first is taken."""
 
 _BY_ID = Prepared[TaskRow](attempts.TASK_ROWS.where(tasks.c.task_id == bindparam("which")))
+_STANDING = select(
+    tasks.c.task_id,
+    tasks.c.status,
+    of_decisive(merge_standing()).scalar_subquery().label("merge_state"),
+    of_decisive(merge_requests.c.merge_id).scalar_subquery().label("merge_id"),
+    tasks.c.seq,
+    tasks.c.title,
+    tasks.c.target,
+).order_by(tasks.c.seq)
+_AMONG = tasks.c.task_id.in_(bindparam("task_ids", expanding=True))
+_STANDING_OF = _STANDING.where(_AMONG)
+_UNDER_WAY = select(tasks.c.task_id).where(
+    _AMONG,
+    or_(
+        tasks.c.status.in_(OPEN_TASKS),
+        of_decisive(merge_standing()).correlate(tasks).scalar_subquery().in_(OPEN_MERGES),
+    ),
+)
 _PENDING = tasks.c.status == TaskStatus.PENDING
 _EXECUTED = tasks.c.runner.is_not(None)
 """Of a task: a runner executes it; the others are offered to sessions."""
@@ -453,6 +471,11 @@ def lease(
     return attempts.create(conn, row, {**claim, "lease_expires_at": lease_expires_at, "started_at": started_at})
 
 
+def under_way(conn: Connection, task_ids: Sequence[str]) -> Iterator[str]:
+    """Those of some tasks that have not ended, or whose request may still land; further ones are not read."""
+    return iter(conn.execute(_UNDER_WAY, {"task_ids": [*task_ids]}).scalars()) if task_ids else iter(())
+
+
 def standing(conn: Connection, task_ids: Sequence[str] = (), *, only_open: bool = False) -> list[TaskStanding]:
     """Where tasks stand, oldest first.
 
@@ -460,12 +483,8 @@ def standing(conn: Connection, task_ids: Sequence[str] = (), *, only_open: bool 
         task_ids: Only these; all if empty.
         only_open: Only tasks that are not terminal.
     """
-    state = of_decisive(merge_standing()).scalar_subquery().label("merge_state")
-    merge_id = of_decisive(merge_requests.c.merge_id).scalar_subquery().label("merge_id")
-    its = tasks.c
-    query = select(its.task_id, its.status, state, merge_id, its.seq, its.title, its.target).order_by(its.seq)
-    if task_ids:
-        query = query.where(tasks.c.task_id.in_(list(task_ids)))
+    query = _STANDING_OF if task_ids else _STANDING
     if only_open:
         query = query.where(tasks.c.status.in_(OPEN_TASKS))
-    return fetch_all(conn, query, TaskStanding)
+    rows: Iterator[Any] = map(dict, conn.execute(query, {"task_ids": [*task_ids]}).mappings())
+    return list(rows)
