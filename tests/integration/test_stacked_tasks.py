@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from corral.config.sections.sharing import Landing
+from corral.coordination.services import Services
 from corral.coordination.sessions.store import sessions
 from corral.core.instants import iso
+from corral.git.land.candidates import Style
 from corral.landing import requests
 from corral.store.rows.tasks import WorktreeRow
+from corral.work.merges import diffs
 from corral.work.merges.settling import enqueue, merge_settled
 from corral.work.merges.store import merges, of_tasks
 from corral.work.merges.store import runs as run_rows
@@ -183,3 +188,39 @@ def test_a_child_at_work_is_told_that_its_parent_changed_or_came_back_and_lands_
     gate.touch()
     site.until(lambda: site.house.status(child) == "completed" and site.state(child) == "landed")
     assert (site.root / "parent.txt").read_text() == "changed\n" and (site.root / "child.txt").exists()
+
+
+@pytest.mark.req("I10")
+@pytest.mark.parametrize("style", ["merge", "squash", "rebase"])
+def test_what_a_person_takes_off_the_target_does_not_come_back_with_a_task_that_was_begun_on_it(
+    site: Site, style: Style
+) -> None:
+    site.world.landing = Landing(approve="never", style=style)
+    taken = commit(site.root, {"note.txt": "old\n", "key.env": "secret\n"}, "Add the note")
+    task_id = site.submit("work")
+    site.finish(task_id)
+    git(site.root, "rm", "-q", "key.env")
+    (site.root / "note.txt").write_text("new\n")
+    git(site.root, "commit", "-q", "-a", "--amend", "-m", "Add the note")
+    shown = diffs.of_merge(
+        cast("Services", SimpleNamespace(db=site.house.db, git=site.world.repo())), site.merge_id(task_id)
+    )
+    assert [file["path"] for file in shown["files"]] == ["work.txt"], "its own alone"
+    site.until(lambda: site.state(task_id) != "queued")
+    assert site.state(task_id) == "landed", site.world.merge(site.merge_id(task_id))["reason"]
+    assert (site.root / "note.txt").read_text() == "new\n" and (site.root / "work.txt").exists()
+    assert not (site.root / "key.env").exists()
+    assert taken not in git(site.root, "rev-list", "HEAD").split(), "nor into its history"
+
+
+def test_a_branch_that_took_a_rewritten_target_over_lands_with_all_that_its_author_made_of_it(site: Site) -> None:
+    commit(site.root, {"note.txt": "old\n"}, "Add the note")
+    gate = site.root.parent / "gate"
+    over = f"while [ ! -e {gate} ]; do sleep 0.02; done; git merge -q -X ours main; echo both > note.txt; git commit -qam over"
+    task_id = site.submit("work", command=over)
+    site.until(lambda: "running" in site.house.statuses(task_id))
+    (site.root / "note.txt").write_text("new\n")
+    git(site.root, "commit", "-q", "-a", "--amend", "-m", "Add the note")
+    gate.touch()
+    site.until(lambda: site.house.statuses(task_id) == ["completed"] and site.state(task_id) != "queued")
+    assert site.state(task_id) == "landed" and (site.root / "note.txt").read_text() == "both\n"
