@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from corral.config.sections.sharing import Landing
+from corral.coordination.services import Services
 from corral.coordination.sessions.store import sessions
 from corral.core.instants import iso
+from corral.git.land.candidates import Style
 from corral.landing import requests
 from corral.store.rows.tasks import WorktreeRow
+from corral.work.merges import diffs
 from corral.work.merges.settling import enqueue, merge_settled
 from corral.work.merges.store import merges, of_tasks
 from corral.work.merges.store import runs as run_rows
@@ -142,9 +147,7 @@ def test_where_the_work_of_two_parents_does_not_merge_the_child_waits_and_says_s
     b = stacked.submit("b", command="echo b > same.txt")
     stacked.finish(b)
     child = stacked.submit("child", a, b, command="cat same.txt > seen.txt")
-    stacked.house.until(
-        lambda: stacked.house.status(child) == "waiting" and not stacked.house.supervisor.running_count()
-    )
+    stacked.house.until(lambda: stacked.house.status(child) == "waiting" and not stacked.house.supervisor.running_count())
     detail = stacked.house.detail(child)
     assert (detail["attempts"], detail["error_code"]) == (0, None), "it is not counted"
     assert "same.txt (add/add): it begins once one of them has landed" in detail["attempt_history"][0]["error_message"]
@@ -174,9 +177,7 @@ def test_a_child_at_work_is_told_that_its_parent_changed_or_came_back_and_lands_
     stacked.house.until(lambda: stacked.house.detail(child)["started_at"] is not None)
     merge = stacked.world.merge(stacked.merge_id(parent))
     settled = merge_settled(lambda: stacked.house.settings)  # type: ignore[arg-type]
-    requests.cancel(
-        stacked.world.db, stacked.world.repo(), merge["merge_id"], on_settled=settled, now=stacked.world.now()
-    )
+    requests.cancel(stacked.world.db, stacked.world.repo(), merge["merge_id"], on_settled=settled, now=stacked.world.now())
     sha = stacked.change(merge["branch"], {"parent.txt": "changed\n"})
     enqueue(stacked.world.db, stacked.world.repo(), branch=merge["branch"], target="main", now=stacked.world.now())
     session_id = str(stacked.house.detail(child)["session_id"])
@@ -187,3 +188,39 @@ def test_a_child_at_work_is_told_that_its_parent_changed_or_came_back_and_lands_
     gate.touch()
     stacked.until(lambda: stacked.house.status(child) == "completed" and stacked.state(child) == "landed")
     assert (stacked.root / "parent.txt").read_text() == "changed\n" and (stacked.root / "child.txt").exists()
+
+
+@pytest.mark.req("I10")
+@pytest.mark.parametrize("style", ["merge", "squash", "rebase"])
+def test_what_a_person_takes_off_the_target_does_not_come_back_with_a_task_that_was_begun_on_it(
+    stacked: StackedTasks, style: Style
+) -> None:
+    stacked.world.landing = Landing(approve="never", style=style)
+    taken = commit(stacked.root, {"note.txt": "old\n", "key.env": "secret\n"}, "Add the note")
+    task_id = stacked.submit("work")
+    stacked.finish(task_id)
+    git(stacked.root, "rm", "-q", "key.env")
+    (stacked.root / "note.txt").write_text("new\n")
+    git(stacked.root, "commit", "-q", "-a", "--amend", "-m", "Add the note")
+    shown = diffs.of_merge(
+        cast("Services", SimpleNamespace(db=stacked.house.db, git=stacked.world.repo())), stacked.merge_id(task_id)
+    )
+    assert [file["path"] for file in shown["files"]] == ["work.txt"], "its own alone"
+    stacked.until(lambda: stacked.state(task_id) != "queued")
+    assert stacked.state(task_id) == "landed", stacked.world.merge(stacked.merge_id(task_id))["reason"]
+    assert (stacked.root / "note.txt").read_text() == "new\n" and (stacked.root / "work.txt").exists()
+    assert not (stacked.root / "key.env").exists()
+    assert taken not in git(stacked.root, "rev-list", "HEAD").split(), "nor into its history"
+
+
+def test_a_branch_that_took_a_rewritten_target_over_lands_with_all_that_its_author_made_of_it(stacked: StackedTasks) -> None:
+    commit(stacked.root, {"note.txt": "old\n"}, "Add the note")
+    gate = stacked.root.parent / "gate"
+    over = f"while [ ! -e {gate} ]; do sleep 0.02; done; git merge -q -X ours main; echo both > note.txt; git commit -qam over"
+    task_id = stacked.submit("work", command=over)
+    stacked.until(lambda: "running" in stacked.house.statuses(task_id))
+    (stacked.root / "note.txt").write_text("new\n")
+    git(stacked.root, "commit", "-q", "-a", "--amend", "-m", "Add the note")
+    gate.touch()
+    stacked.until(lambda: stacked.house.statuses(task_id) == ["completed"] and stacked.state(task_id) != "queued")
+    assert stacked.state(task_id) == "landed" and (stacked.root / "note.txt").read_text() == "both\n"

@@ -200,6 +200,14 @@ def merge_base(git: Git, a: str, b: str) -> str | None:
     raise result.failure()
 
 
+def fork_point(git: Git, ref: str, sha: str) -> str | None:
+    """The commit at which ``sha`` left a branch, also one that the branch has only had; None if that is not certain."""
+    result = git.run("merge-base", "--fork-point", full_ref(ref), oid(sha))
+    if result.outcome in (Outcome.OK, Outcome.REFUSED):
+        return result.text.strip() or None
+    raise result.failure()
+
+
 def holder(git: Git, sha: str, *, besides: str = "") -> str | None:
     """A ref, other than ``besides``, from which a commit is reachable; None if only a HEAD or nothing holds it."""
     text = git.must("for-each-ref", f"--contains={oid(sha)}", "--count=2", "--format=%(refname)")

@@ -52,7 +52,10 @@ def build(
         GitFailed: It could not be tried.
     """
     head, own = merge["head_sha"], diffs.landed_at(db, repo, merge, on_sha)
-    below = [*begun_on, *([own] if own else [])]
+    left = diffs.left_at(db, repo, merge, on_sha)
+    below = [*begun_on, *(sha for sha in (own, left) if sha)]
+    if left is not None and landing.style == "merge":
+        landing = landing.model_copy(update={"style": "squash"})  # its history is one that the target was taken off
     if landing.style != "merge" and db.read(landed.is_landed_commit, merge["target"], head):
         landing = landing.model_copy(update={"style": "merge"})  # what a target lost comes back as it was
     text = message(landing, merge, _own_commits(repo, landing, head, [on_sha, *below]))

@@ -62,6 +62,12 @@ class StackedMerge(TypedDict):
     stacked_on: dict[str, str] | None
 
 
+class BegunAt(TypedDict):
+    """Where the branch of an attempt began."""
+
+    base_sha: str | None
+
+
 class WaitedFor(TypedDict):
     """An open request, and a task that its own one waits for."""
 

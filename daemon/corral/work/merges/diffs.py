@@ -203,11 +203,26 @@ def landed_at(db: Store, repo: Git, merge: MergeRow, on_sha: str) -> str | None:
     return None
 
 
+def left_at(db: Store, repo: Git, merge: MergeRow, on_sha: str) -> str | None:
+    """The tip of its target that a task was begun on, where the target was rewritten since then and has it no more.
+
+    What a person amended, rebased or took off their branch is not the task's, and must not come back with it.
+
+    Args:
+        on_sha: A tip of the request's target, or what it is built upon.
+    """
+    head, base = merge["head_sha"], db.read(stacks.begun_at, merge["task_id"], merge["branch"])
+    if base is None or base == on_sha or refs.merge_base(repo, on_sha, head) == base:
+        return None
+    is_left = _is_below(repo, base, merge, on_sha)
+    return base if is_left and refs.fork_point(repo, refs.branch_ref(merge["target"]), head) == base else None
+
+
 def bases(db: Store, repo: Git, merge: MergeRow, tip: str) -> list[str]:
     """The commits that count, beside what both have in common, as bases of a merge of a request with its target's tip."""
     begun, own = db.read(stacks.begun, merge["branch"]), landed_at(db, repo, merge, tip)
-    heads = [*((begun["stacked_on"] or {}).values() if begun is not None else ()), *([own] if own else [])]
-    return [sha for sha in dict.fromkeys(heads) if _is_below(repo, sha, merge, tip)]
+    heads = [*((begun["stacked_on"] or {}).values() if begun is not None else ()), own, left_at(db, repo, merge, tip)]
+    return [sha for sha in dict.fromkeys(heads) if sha is not None and _is_below(repo, sha, merge, tip)]
 
 
 def own_from(db: Store, repo: Git, merge: MergeRow, tip: str) -> str | None:
@@ -217,7 +232,8 @@ def own_from(db: Store, repo: Git, merge: MergeRow, tip: str) -> str | None:
         tip: Of its target.
     """
     begun, own = db.read(stacks.begun, merge["branch"]), landed_at(db, repo, merge, tip)
-    below = [sha for sha in (begun and begun["base_sha"], own) if sha is not None and _is_below(repo, sha, merge, tip)]
+    began = begun["base_sha"] if begun is not None else left_at(db, repo, merge, tip)
+    below = [sha for sha in (began, own) if sha is not None and _is_below(repo, sha, merge, tip)]
     if len(below) > 1 and refs.is_ancestor(repo, below[1], below[0]):
         below.reverse()
     return below[-1] if below else refs.merge_base(repo, tip, merge["head_sha"])

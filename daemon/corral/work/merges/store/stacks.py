@@ -7,9 +7,9 @@ from sqlalchemy import Connection, bindparam, select
 from corral.core.states import OPEN_MERGES
 from corral.store.engine.fetch import fetch_first
 from corral.store.engine.prepared import Prepared, one_of
-from corral.store.rows.merges import StackedMerge, WaitedFor
+from corral.store.rows.merges import BegunAt, StackedMerge, WaitedFor
 from corral.store.rows.tasks import WorktreeRow
-from corral.store.schema import merge_requests, task_dependencies, worktrees
+from corral.store.schema import attempts, merge_requests, task_dependencies, worktrees
 
 _m = merge_requests.c
 _OPEN = Prepared[StackedMerge](
@@ -43,6 +43,20 @@ def begun(conn: Connection, branch: str) -> WorktreeRow | None:
     """The worktree in which a branch was begun on the work of others, whether it is still there or not."""
     query = select(worktrees).where(worktrees.c.branch == branch, worktrees.c.stacked_on.is_not(None))
     return fetch_first(conn, query.order_by(worktrees.c.created_at.desc()).limit(1), WorktreeRow)
+
+
+_BEGUN_AT = Prepared[BegunAt](
+    select(attempts.c.base_sha)
+    .where(attempts.c.task_id == bindparam("task_id"), attempts.c.branch == bindparam("branch"))
+    .order_by(attempts.c.number.desc())
+    .limit(1)
+)
+
+
+def begun_at(conn: Connection, task_id: str | None, branch: str) -> str | None:
+    """The commit that the worker of a task began a branch at; None: it began none of that name."""
+    row = _BEGUN_AT.first(conn, {"task_id": task_id, "branch": branch})
+    return row and row["base_sha"]
 
 
 _UNBUILT = Prepared[object](
