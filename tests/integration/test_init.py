@@ -116,6 +116,16 @@ def test_no_copy_is_written_through_a_link_that_leaves_the_repository(repo: Path
     assert (repo / ".claude" / "agents").is_symlink()
 
 
+def test_a_branch_that_takes_the_place_of_the_tasks_branches_is_named(repo: Path) -> None:
+    git(repo, "switch", "-q", "-c", "corral")
+    house = Coordinated(repo)
+    refused = house.run("init", "--yes", check=False)
+    assert refused.returncode == 4 and "git branch -m corral NAME" in refused.stderr
+    assert not (repo / ".corral").exists()
+    git(repo, "branch", "-m", "corral", "trial")
+    house.run("init", "--yes")
+
+
 def test_init_takes_a_path_a_target_and_verifications(repo: Path) -> None:
     git(repo, "branch", "stable")
     house = Coordinated(repo)

@@ -77,6 +77,14 @@ def test_uninstall_refuses_and_does_nothing_while_work_is_open_and_keeps_what_is
     assert not Path(whole["path"]).exists()
 
 
+def test_uninstall_leaves_no_verification_worktree_where_the_target_has_another_name_now(house: Coordinated) -> None:
+    house.carry_out("hello", "echo hello > hello.txt")
+    git(house.root, "branch", "-m", "main", "trunk")
+    assert len(git(house.root, "worktree", "list").splitlines()) == 2
+    house.run("uninstall", "--yes")
+    assert len(git(house.root, "worktree", "list").splitlines()) == 1
+
+
 def test_worktrees_of_the_users_own_are_never_touched(house: Coordinated, tmp_path: Path) -> None:
     own = tmp_path / "own"
     git(house.root, "worktree", "add", "-q", str(own), "-b", "own")

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from shlex import quote
 from typing import NamedTuple
 
 from corral.core.errors import Conflict, GitFailed, InvalidInput, NotFound
@@ -250,11 +251,28 @@ def make_branch(repo: Git, ref: str, sha: str) -> None:
         Conflict: It exists.
         GitFailed: Git could not create it.
     """
+    refuse_taken_folder(repo, ref)
     if read(repo, ref) is not None or not _try_to_create(repo, ref, sha):
         raise Conflict(
             f"Cannot create the branch {ref.removeprefix('refs/heads/')!r}.",
             cause="It exists, or another branch has it as a folder.",
             remedy="Choose another name.",
+        )
+
+
+def refuse_taken_folder(repo: Git, ref: str) -> None:
+    """Refuse a branch (a full ref) for which there is no place, since a branch has the name of one of its folders.
+
+    Raises:
+        Conflict: There is one.
+    """
+    folders = [folder.as_posix() for folder in PurePosixPath(ref).parents if folder.is_relative_to("refs/heads")]
+    taken = next((name for name in folders[:-1] if read(repo, name) is not None), "").removeprefix("refs/heads/")
+    if taken:
+        raise Conflict(
+            f"Cannot create the branch {ref.removeprefix('refs/heads/')!r}: there is a branch {taken!r}.",
+            cause="Git cannot have a branch whose folder has the name of another one.",
+            remedy=f"Give that one another name: git branch -m {quote(taken)} NAME",
         )
 
 

@@ -10,7 +10,6 @@ from corral.coordination.sessions.store import sessions
 from corral.core.errors import CorralError, PathReplaced
 from corral.core.routing import EVERYONE, MACHINE, NO_WORK, Routes
 from corral.core.states import OPEN_MERGES, WorktreeState
-from corral.git import refs
 from corral.git.checkouts.identity import describe
 from corral.git.checkouts.status import changes
 from corral.git.process.command import open_checkout
@@ -106,8 +105,7 @@ def give_back(services: Services) -> tuple[list[Risk], list[str]]:
             continue
         if not after["removed"]:
             risks.append({"what": f"worktree {row['name']}", "why": after["note"] or "it could not be removed"})
-    tip = None if risks else refs.read(services.git, services.settings.target())
-    if tip is not None:  # the verification worktree goes too: nothing in it is anybody's work, and git forgets it
+    if not risks:  # the verification worktree goes too: nothing in it is anybody's work, and git forgets it
         places = services.of(WorktreeContext).places
         verification_worktree.retire_all(services.db, places, services.git, services.now())
         folders = [str(folder) for folder in places.remove()]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
 
-from corral.core.errors import NotFound, WorkAtRisk
+from corral.core.errors import Conflict, NotFound, WorkAtRisk
 from corral.git.checkouts import salvage, submodules, worktrees
 from corral.git.process.command import Git, open_checkout
 from tests.conftest import commit, git
@@ -23,6 +24,19 @@ def test_a_clean_worktree_goes_and_its_branch_stays(me: Git, repo: Path, place: 
         worktrees.remove(me, place)
     with pytest.raises(NotFound):
         worktrees.remove(me, repo)
+
+
+def test_a_worktree_that_somebody_locked_stays_with_the_command_that_unlocks_it(
+    me: Git, repo: Path, place: Path
+) -> None:
+    add(me, repo, place)
+    git(repo, "worktree", "lock", str(place))
+    with pytest.raises(Conflict) as refused:
+        worktrees.remove(me, place)
+    assert place.exists()
+    git(repo, *shlex.split(refused.value.remedy.partition("git ")[2]))
+    worktrees.remove(me, place)
+    assert not place.exists()
 
 
 @pytest.mark.req("G12")

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from corral.config.inodes import folder_id
@@ -167,9 +168,10 @@ def remove(repo: Git, path: Path, check: Check = lambda: None) -> None:
         PathReplaced: From ``check``.
         NotFound: There is no such linked worktree.
         WorkAtRisk: It has changes, untracked files, initialised submodules, or a commit that no ref holds.
-        GitFailed: Git refused for another reason, e.g. the worktree is locked.
+        Conflict: It is locked.
+        GitFailed: Git refused for another reason.
     """
-    entry = _linked(repo, path)
+    entry = _unlocked(repo, path)
     head = entry.head() if entry.branch() is None else None
     if head and refs.holder(repo, head) is None:
         raise WorkAtRisk(f"{path} is on a commit that no branch holds.", details={"head": head})
@@ -195,9 +197,10 @@ def remove_salvaged(
     Raises:
         PathReplaced: From ``check``.
         NotFound: There is no such linked worktree.
+        Conflict: It is locked.
         WorkAtRisk: Its state is no longer that of the snapshot, or a submodule holds work that no snapshot has.
     """
-    entry = _linked(repo, path)
+    entry = _unlocked(repo, path)
     checkout = open_checkout(path)
     changes = status.changes(checkout)
     with status.copied_index(checkout) as index:
@@ -363,6 +366,18 @@ def _linked(repo: Git, path: Path) -> Git:
             f"{path} is not a linked worktree of this repository.", cause="Git has no entry for this folder."
         )
     return Git(admin)
+
+
+def _unlocked(repo: Git, path: Path) -> Git:
+    """The same of one that nobody has locked."""
+    entry = _linked(repo, path)
+    if (entry.git_dir / "locked").exists():
+        raise Conflict(
+            f"{path} is locked, so it stays.",
+            cause="Somebody locked it with `git worktree lock`.",
+            remedy=f"Once nobody needs it: git worktree unlock {quote(str(path))}",
+        )
+    return entry
 
 
 def _admin_of(repo: Git, path: Path) -> Path | None:

@@ -88,6 +88,7 @@ def init(
     git = open_repository(project.common_dir)
     _refuse_unknown_checkout(project, find_checkout(path or here()), git)
     branch = _target(git, target or _configured_target(project))
+    refs.refuse_taken_folder(git, "refs/heads/corral/task")  # no task could start
     prepared = _installed(project, template, version, update=update, yes=yes)
     if prepared and target is None:
         branch = _target(git, _configured_target(project))

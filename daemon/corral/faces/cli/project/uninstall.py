@@ -63,7 +63,13 @@ def uninstall(
         with progress("removing the worktrees"):
             answer = Client(project).request("POST", "/worktrees/retire", timeout_s=600)
         if answer["at_risk"]:
-            raise WorkAtRisk("Some worktrees could not be removed.", details={"at_risk": answer["at_risk"]})
+            named = "; ".join(f"{risk['what']}: {risk['why']}" for risk in answer["at_risk"][:MOST_NAMED])
+            raise WorkAtRisk(
+                f"Some worktrees could not be removed ({named}).",
+                cause="Each stays for the reason that is named; so do the database and the settings.",
+                remedy="Do what is said of each, then run `corral uninstall` again.",
+                details={"at_risk": answer["at_risk"]},
+            )
         left = answer["left"]
     stop_and_wait(project)
     service.remove(project)
