@@ -192,11 +192,15 @@ def test_ignored_files_stay_from_run_to_run_and_others_do_not(world: World) -> N
 
 
 @pytest.mark.parametrize(
-    "error",
-    [CorralError("npm ci failed.", cause="No network."), OSError(errno.ENOSPC, "No space left on device")],
-    ids=["a tool", "the system"],
+    ("error", "told"),
+    [
+        (CorralError("npm ci failed.", cause="No network."), "npm ci failed. No network."),
+        (OSError(errno.ENOSPC, "No space left on device"), "No space left"),
+        (PermissionError(errno.EACCES, "Permission denied", "f"), "sudo rm -r "),
+    ],
+    ids=["a tool", "the system", "what is not ours"],
 )
-def test_a_worktree_that_cannot_be_prepared_blames_nobody(world: World, error: Exception) -> None:
+def test_a_worktree_that_cannot_be_prepared_blames_nobody(world: World, error: Exception, told: str) -> None:
     def refuse(_path: Path) -> dict[str, str]:
         raise error
 
@@ -207,7 +211,7 @@ def test_a_worktree_that_cannot_be_prepared_blames_nobody(world: World, error: E
     merge = world.merge(merge_id)
     assert merge["state"] == "queued"
     assert "says nothing about the change" in why(merge)
-    assert ("npm ci failed. No network." if isinstance(error, CorralError) else "No space left") in why(merge)
+    assert told in why(merge)
     world.prepare = lambda _path: {}
     assert world.finish(merge_id)["state"] == "landed"
 

@@ -14,6 +14,7 @@ from concurrent.futures import Future
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from corral.config.sections.sharing import Landing
@@ -21,6 +22,7 @@ from corral.config.worktree_root import upward_finds
 from corral.core.errors import CorralError, PathReplaced, RunnerUnavailable
 from corral.core.inputs import Prepared
 from corral.core.redaction import redact
+from corral.core.remedies import with_remedy
 from corral.core.states import ReceiptRole, ReceiptStatus
 from corral.git.process.command import Git
 from corral.landing.verify import blame, run_logs
@@ -253,6 +255,9 @@ class VerificationRun:
             log = run_logs.begin(self._context.project, self.subject.logs, self.subject.role, self.subject.sha, now)
         except (CorralError, OSError) as error:
             reason = f"The verification worktree could not be made usable: {blame.describe(error)}"
+            if isinstance(error, PermissionError):  # it names no more than the last part of the path
+                what = f"{reason} Something in {self.path} is not yours, as what a container has left."
+                reason = with_remedy(what, f"Remove the folder; it is made again: sudo rm -r {quote(str(self.path))}")
             suspect = blame.is_failed_setup(error)
             self._failure, self._run = Verdict(ReceiptStatus.ERROR, None, None, 0.0, None, reason, suspect), None
             return
