@@ -1,6 +1,6 @@
 """Start a git, feed it, read it, end it. Only ``command.Git`` calls this, and ``remote.reading`` for what is no git.
 
-The child gets exactly the variables given here, and nothing of the daemon's (docs/decisions/0001).
+GitPython starts it, with exactly the variables given here and nothing of the daemon's (docs/decisions/0001).
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import IO
 
+from corral.core.errors import GitFailed
 from corral.git.process.bounds import LOOK_S, Bounds
 
 OUTPUT_CAP = 256 * 1024 * 1024
@@ -33,6 +35,20 @@ class Finished:
     stdout: bytes
     stderr: bytes
     cut: str
+
+
+@cache
+def _starter() -> Callable[..., subprocess.Popen[bytes]]:
+    # Imported on first use: the import itself runs `git version`, and fails if git is not installed.
+    try:
+        from git.cmd import safer_popen
+    except ImportError as error:
+        raise GitFailed(
+            "Cannot run git.",
+            cause="No working `git` is on the PATH of the daemon.",
+            remedy="Install git 2.38 or newer, then `corral daemon restart`.",
+        ) from error
+    return safer_popen
 
 
 def execute(
@@ -56,7 +72,7 @@ def execute(
     """
     limited = argv if bounds is None else bounds.limited(argv)
     try:
-        process = subprocess.Popen(
+        process = _starter()(
             limited,
             env=env,
             stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
