@@ -144,7 +144,7 @@ def test_a_batch_is_refused_as_a_whole_with_every_agent_that_is_wrong(roster: Ma
 
 
 def test_a_key_that_no_task_has_is_refused_with_the_one_that_is_meant() -> None:
-    wrong = [{"depends_on": ["a"]}, {"timeout": 3}, {"limits": {"turns": 3}}]
+    wrong: list[dict[str, Any]] = [{"depends_on": ["a"]}, {"timeout": 3}, {"limits": {"turns": 3}}]
     with pytest.raises(InvalidInput) as refused:
         read_submissions([{"title": "t", "command": "true", **fields} for fields in wrong])
     told = {(error["field"], error["message"].rpartition(";")[2]) for error in refused.value.details["errors"]}
