@@ -168,7 +168,7 @@ async def cancel(services: Services, task_id: str, body: Cancellation) -> Cancel
     row = await app_tasks.cancel(services, task_id, reason=body.reason, convention=body.convention)
     children = await services.store.read(unsettled_children, [row["task_id"]])
     dependents = [child["task_id"] for child in children if not child["ignore_dependency_failure"]]
-    answer = Cancelled(**_state(row))
+    answer: Cancelled = {"task_id": row["task_id"], "status": TaskStatus(row["status"])}
     if dependents:
         answer["dependents"] = dependents
     return answer
