@@ -244,3 +244,18 @@ def test_a_daemon_that_stops_and_starts_loses_no_task(house: Coordinated, tmp_pa
     assert house.json("wait", *tasks, "--timeout", "60")["done"] is True
     assert [detail(house, task)["attempts"] for task in tasks] == [1, 1, 1]
     assert all((house.root / f"{n}.txt").is_file() for n in range(3))
+
+
+def test_a_cancellation_says_what_fails_with_it_and_what_brings_it_back(house: Coordinated) -> None:
+    house.run("pause")
+    first = house.json("task", "submit", "-t", "first", "-c", "true")["task_id"]
+    second = house.json("task", "submit", "-t", "second", "-c", "true", "--wait-for", first)["task_id"]
+    assert "dependents" not in house.json("task", "cancel", second)
+    house.run("task", "retry", second)
+    said = house.run("task", "cancel", first).stdout
+    assert (
+        f"1 task that waits for it fails with it. To run it, and them, all the same: corral task retry {first[:8]}"
+        in said
+    )
+    house.run("task", "retry", first)
+    assert house.json("task", "detail", second)["status"] == "waiting"

@@ -138,3 +138,23 @@ def test_a_folder_put_in_its_place_is_not_touched(coordinate: Callable[..., Coor
     assert (place / "README.md").exists() and (tmp_path / "aside" / "mine" / "README.md").exists()
     house.carry_out("lands", "echo x > x.txt")
     assert git(house.root, "show", "main:x.txt") == "x"
+
+
+def test_work_of_a_database_that_is_gone_is_told_with_what_lands_it(coordinate: Callable[..., Coordinated]) -> None:
+    house = coordinate()
+    tree = Path(house.json("worktree", "create", "left")["path"])
+    house.run("daemon", "restart")
+    kinds = [need["kind"] for need in house.json("status")["needs_you"]]
+    assert "unknown_worktree" not in kinds
+    commit(tree, {"left.txt": "x\n"})
+    house.run("daemon", "stop")
+    for file in (house.root / ".corral").glob("corral.db*"):
+        file.unlink()
+    house.run("daemon", "start")
+    (need,) = [need for need in house.json("status")["needs_you"] if need["kind"] == "unknown_worktree"]
+    assert str(tree) in need["what"] and "corral merge submit corral/left" in need["remedy"]
+    house.run("merge", "submit", "corral/left")
+    house.run("wait", "--all")
+    assert git(house.root, "show", "main:left.txt") == "x"
+    git(house.root, "worktree", "remove", str(tree))
+    assert "unknown_worktree" not in [need["kind"] for need in house.json("status")["needs_you"]]

@@ -7,11 +7,15 @@ YAML 1.2, so ``enforcement: off`` and a branch named ``no`` stay words.
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import yaml
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 20
@@ -106,6 +110,29 @@ def reason_of(item: Any) -> str:
     if item["type"] == "string_too_short":
         return "must not be empty"
     return f"{message_of(item)} (it is {shown(item['input'])})"
+
+
+def unknown_key(item: Any, shape: type[BaseModel], others: Mapping[str, str] | None = None) -> str:
+    """The reason in an item of a pydantic error about a key that its shape does not have, with the key that is meant.
+
+    Args:
+        shape: That of the whole document.
+        others: What is meant by names that are not like it.
+    """
+    *path, key = item["loc"]
+    for part in path:
+        field = shape.model_fields.get(part)
+        shape = next(_shapes(field.annotation), shape) if field else shape
+    others, key = others or {}, str(key)[:100]
+    near = difflib.get_close_matches(key, [*shape.model_fields, *others], n=1)
+    return "is not a known field" + (f"; did you mean `{others.get(near[0], near[0])}`?" if near else "")
+
+
+def _shapes(annotation: Any) -> Iterator[type[BaseModel]]:
+    if hasattr(annotation, "model_fields"):
+        yield annotation
+    for inner in get_args(annotation):
+        yield from _shapes(inner)
 
 
 _Path = tuple[str | int, ...]

@@ -12,14 +12,13 @@ agents:
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, ValidationError
 
-from corral.config.document import DocumentError, read_mapping, reason_of, shown
+from corral.config.document import DocumentError, read_mapping, reason_of, shown, unknown_key
 from corral.config.load import read_settings
 from corral.config.paths import Project
 from corral.core.errors import ConfigInvalid
@@ -139,9 +138,7 @@ def _check_across_fields(agents: Any) -> Iterator[tuple[str, str]]:
 
 def _reason(item: Any) -> str:
     if item["type"] == "extra_forbidden":
-        shape = TeamAgent if len(item["loc"]) > 1 else Team
-        near = difflib.get_close_matches(str(item["loc"][-1])[:100], shape.model_fields, n=1)
-        return "is not a known field" + (f"; did you mean `{near[0]}`?" if near else "")
+        return unknown_key(item, Team)
     if item["type"] == "model_type":
         required = [name for name, field in TeamAgent.model_fields.items() if field.is_required()]
         return f"must be a mapping with {', '.join(required)} (it is {shown(item['input'])})"

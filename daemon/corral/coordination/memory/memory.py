@@ -36,6 +36,7 @@ from corral.core.events import EventKind
 from corral.core.identifiers import new_id
 from corral.core.instants import iso, parse
 from corral.core.payload import Payload, picked
+from corral.core.redaction import redact_values
 from corral.store import events
 from corral.store.rows import Columns
 from corral.store.rows.records import MemoryRow
@@ -213,12 +214,16 @@ def _checked(entry: Memory) -> Memory:
             cause="Later sessions have to read it.",
             remedy="Keep what was learnt, and name files for the rest.",
         )
-    return Memory(entry.summary.strip(), kind, entry.details, entry.outcome, lessons, _plain_tags(entry.tags))
+    tags = _plain_tags(entry.tags)
+    # Every later session may be shown it, and for a secret there is no use in that.
+    return Memory(
+        **redact_values(vars(Memory(entry.summary.strip(), kind, entry.details, entry.outcome, lessons, tags)))
+    )
 
 
 def _as_json(details: Any) -> str:
     try:
-        text = json.dumps(details, ensure_ascii=False, allow_nan=False)
+        text = json.dumps(redact_values(details), ensure_ascii=False, allow_nan=False)
         text.encode()
     except (ValueError, TypeError, RecursionError) as error:
         raise InvalidInput("The details cannot be kept.", cause=f"They are no plain JSON: {error}.") from error

@@ -44,6 +44,7 @@ from corral.work.workers.limits import Parked, Throttle
 from corral.work.workers.supervisor import MORE_WORKERS, Supervisor
 from corral.work.worktrees import store as worktrees
 from corral.work.worktrees.allocation import WorktreeContext
+from corral.work.worktrees.ownership import left_worktrees
 
 if TYPE_CHECKING:
     from corral.coordination.services import Services
@@ -188,6 +189,19 @@ def kept_worktrees(_services: Services, conn: Connection) -> Iterator[Need]:
             remedy or "corral worktree list",
             ids={"worktree_id": row["worktree_id"], **({"task_id": row["task_id"]} if row["task_id"] else {})},
         )
+
+
+def unknown_worktrees(services: Services, conn: Connection) -> Iterator[Need]:
+    """Worktrees of Corral's that no row knows: their database is gone, and nothing else would tell of the work in them."""
+    known = {row["path"].rpartition("/")[2] for row in worktrees.listing(conn)}
+    for path, branch in left_worktrees(services.project.common_dir, services.started_at):
+        if path.name not in known:
+            yield Need(
+                "unknown_worktree",
+                f"{path} has the branch {branch}, of a task that the database does not know.",
+                f"Commit what you want of it, and land it: corral merge submit {shlex.quote(branch)}; "
+                f"then: git worktree remove {shlex.quote(str(path))}",
+            )
 
 
 # -- Needs of a person in sessions: questions, edits that nobody checks, silence, and changes that nobody announced
@@ -483,6 +497,7 @@ SOURCES: tuple[Source, ...] = (
     ended_improvements,
     unobserved_workers,
     kept_worktrees,
+    unknown_worktrees,
     landing.rewound_targets,
     landing.stuck_checkouts,
     landing.frozen_targets,

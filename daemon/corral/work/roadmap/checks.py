@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,9 +11,10 @@ from corral.config.trust import Claim
 from corral.core.errors import InvalidInput
 from corral.core.payload import Payload
 from corral.core.states import RunnerName, read_phases
+from corral.core.visible import one_line
 from corral.work.evidence.bundle import OF_ROADMAP, PROCESS, REQUIRED, name_of_folder
 from corral.work.roadmap.document import DONE, Problem, Roadmap, RoadmapTask, read_tasks
-from corral.work.tasks.wire import TaskSubmission, read_submissions
+from corral.work.tasks.wire import DEPENDENCIES, TaskSubmission, read_submissions
 
 KEY = OF_ROADMAP[0]
 """Before the id of a roadmap task, in the idempotency key of its queue task."""
@@ -29,6 +31,15 @@ PRIORITY = "roadmap_priority"
 _TAKEN_OVER = ("description", "command", "prompt", "agent", "runner", "claims", "timeout_s", "max_retries", "limits")
 _EXECUTED = ("command", "prompt", "description", "agent", "runner")
 _FIELDS = {"agent_requirements.capabilities": "capabilities"}
+_KEYS = {
+    **{key: key for key in ("id", "title", "status", "dependencies", "priority", "domain", "exit_criteria")},
+    **{key: key for key in ("estimate_hours", "capabilities", PROCESS, REQUIRED, *_TAKEN_OVER)},
+    **dict.fromkeys((*DEPENDENCIES, "wait_for"), "dependencies"),
+    "agent_requirements": "capabilities",
+}
+"""The keys of a task, and other names that people give them. Keys of a team's own (`kpi`) are none of Corral's business."""
+_LIKE = 0.82
+"""How much a key is like one of these if that is meant; `set_id`, `domain_id` and `subtitle` are keys of their own."""
 
 
 def read_roadmap(data: bytes, source: str = "roadmap.yaml") -> Roadmap:
@@ -123,6 +134,9 @@ def _unfit(task: RoadmapTask) -> Iterable[Problem]:
         shown = f"{task.task_id[:40]}…"
         yield Problem(f"the id {shown} has more than {LONGEST_ID} characters", task.line, task.task_id)
         return
+    if misread := list(_misread(task)):
+        yield from misread
+        return
     runner = task.fields.get("runner")
     if runner is not None and runner not in RunnerName.values():
         *some, last = RunnerName.values()
@@ -134,6 +148,16 @@ def _unfit(task: RoadmapTask) -> Iterable[Problem]:
         for problem in error.details["errors"]:
             field = _FIELDS.get(problem["field"], problem["field"])
             yield Problem(f"{field}: {problem['message']}" if field else problem["message"], task.line, task.task_id)
+
+
+def _misread(task: RoadmapTask) -> Iterable[Problem]:
+    """Keys that are not read as they are meant: with a misspelt dependency a task would begin too early."""
+    for key in map(str, task.fields):
+        near = difflib.get_close_matches(key[:100], _KEYS, 1, _LIKE)
+        if near and _KEYS[near[0]] != key:
+            yield Problem(f"`{one_line(key)}` is not a known key; write `{_KEYS[near[0]]}`", task.line, task.task_id)
+        elif not near and key in TaskSubmission.model_fields:
+            yield Problem(f"`{key}` is not possible in a roadmap, but in `corral task submit`", task.line, task.task_id)
 
 
 def _duplicates(tasks: Sequence[RoadmapTask]) -> Iterable[Problem]:

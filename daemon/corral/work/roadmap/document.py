@@ -6,7 +6,8 @@ character stays.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +16,7 @@ import yaml
 from corral.config import document
 from corral.config.document import DocumentError
 from corral.config.trust import Claim
+from corral.core.visible import one_line
 from corral.work.roadmap.api import RoadmapProblem
 
 PENDING, IN_PROGRESS, BLOCKED, DONE = STATUSES = ("pending", "in_progress", "blocked", "done")
@@ -162,6 +164,7 @@ def _items(value: Any, node: Any, problems: list[Problem]) -> Iterator[tuple[Any
         if value is not None:
             problems.append(Problem("must have `epics` or `tasks`, or be a list of tasks", _line(node)))
         return
+    _misspelt(value, node, ("epics", "tasks"), problems)
     for key in value:  # in the order of the file
         if key == "tasks":
             yield from _list(value[key], _child(node, key), key, problems)
@@ -174,15 +177,25 @@ def _of_epic(epic: Any, node: Any, problems: list[Problem]) -> Iterator[tuple[An
     if not isinstance(epic, dict):
         problems.append(Problem("an epic must be a mapping", _line(node)))
         return
+    _misspelt(epic, node, ("milestones", "tasks"), problems)
     for key in epic:
         if key == "tasks":
             yield from _list(epic[key], _child(node, key), key, problems)
         elif key == "milestones":
             for milestone, at in _list(epic[key], _child(node, key), key, problems):
                 if isinstance(milestone, dict):
+                    _misspelt(milestone, at, ("tasks",), problems)
                     yield from _list(milestone.get("tasks"), _child(at, "tasks"), "tasks", problems)
                 else:
                     problems.append(Problem("a milestone must be a mapping", _line(at)))
+
+
+def _misspelt(fields: Mapping[Any, Any], node: Any, names: Sequence[str], problems: list[Problem]) -> None:
+    """Name the lists whose key is only like that of a list of tasks: nobody would miss the tasks in them."""
+    for key in (key for key in map(str, fields) if isinstance(fields.get(key), list) and key not in names):
+        if near := difflib.get_close_matches(key[:100], names, 1, 0.8):
+            line = _line(_child(node, key))
+            problems.append(Problem(f"`{one_line(key)}` is not a known key; write `{near[0]}`", line))
 
 
 def _list(value: Any, node: Any, name: str, problems: list[Problem]) -> Iterator[tuple[Any, Any]]:

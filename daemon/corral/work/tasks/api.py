@@ -122,6 +122,12 @@ class TaskState(TypedDict):
     status: TaskStatus
 
 
+class Cancelled(TaskState):
+    """A task that is cancelled, or about to be; ``dependents``: those that wait for it and fail with it."""
+
+    dependents: NotRequired[list[str]]
+
+
 class Submitted(TaskState):
     """A task that is queued."""
 

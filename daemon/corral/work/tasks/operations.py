@@ -41,6 +41,7 @@ from corral.work.tasks import submitting as app_tasks
 from corral.work.tasks.api import (
     BatchSubmitted,
     Cancellation,
+    Cancelled,
     Claim,
     Claimed,
     Completed,
@@ -61,7 +62,7 @@ from corral.work.tasks.api import (
 )
 from corral.work.tasks.following import Place
 from corral.work.tasks.following import follow as follow_task
-from corral.work.tasks.store.dependencies import DEPENDENCY_FAILED
+from corral.work.tasks.store.dependencies import DEPENDENCY_FAILED, unsettled_children
 from corral.work.tasks.wire import Batch, Submission
 from corral.work.worktrees import reopening
 from corral.work.worktrees.api import OF_A_WORKTREE
@@ -162,10 +163,15 @@ async def complete(services: Services, task_id: str, body: Completion) -> Payloa
 
 
 @router.post("/{task_id}/cancel", errors=(Conflict,))
-async def cancel(services: Services, task_id: str, body: Cancellation) -> TaskState:
-    """Cancel a task: at once if it waits, within seconds if it runs."""
+async def cancel(services: Services, task_id: str, body: Cancellation) -> Cancelled:
+    """Cancel a task: at once if it waits, within seconds if it runs. What waits for it fails."""
     row = await app_tasks.cancel(services, task_id, reason=body.reason, convention=body.convention)
-    return _state(row)
+    children = await services.store.read(unsettled_children, [row["task_id"]])
+    dependents = [child["task_id"] for child in children if not child["ignore_dependency_failure"]]
+    answer: Cancelled = {"task_id": row["task_id"], "status": TaskStatus(row["status"])}
+    if dependents:
+        answer["dependents"] = dependents
+    return answer
 
 
 @router.post("/{task_id}/retry", errors=(Conflict,))

@@ -20,6 +20,7 @@ from pydantic.json_schema import JsonSchemaValue, SkipJsonSchema
 from pydantic_core import CoreSchema
 
 from corral.config.agents import TaskLimits
+from corral.config.document import unknown_key
 from corral.core.errors import InvalidInput
 from corral.core.instants import iso, lasted_s
 from corral.core.payload import picked
@@ -231,6 +232,11 @@ def read_submissions(items: list[Any]) -> list[TaskSubmission]:
     return submissions
 
 
+DEPENDENCIES = ("depends_on", "dependency", "depends", "deps", "needs", "requires", "blocked_by", "after")
+"""Names that people give to what a task waits for."""
+_MEANT = {**dict.fromkeys((*DEPENDENCIES, "dependencies"), "wait_for"), "capabilities": "agent_requirements"}
+
+
 def parse_submissions(items: list[Any]) -> tuple[list[TaskSubmission], list[dict[str, Any]]]:
     """A client's tasks, and the errors in them, so that further checks can report theirs too.
 
@@ -253,6 +259,8 @@ def parse_submissions(items: list[Any]) -> tuple[list[TaskSubmission], list[dict
                 field = ".".join(_place(item, problem["loc"]))
                 is_empty = "too_short" in problem["type"] and not problem["input"]
                 message = "It is empty." if is_empty else problem["msg"].removeprefix("Value error, ")
+                if problem["type"] == "extra_forbidden":
+                    message = unknown_key(problem, TaskSubmission, _MEANT)
                 errors.append({"index": index, "field": field, "message": message})
     return submissions, errors
 
@@ -279,8 +287,9 @@ def refuse(errors: list[dict[str, Any]], total: int) -> NoReturn:
     where = f"task {first['index'] + 1} of {total}: " if total > 1 else ""
     field = f"{first['field']}: " if first["field"] else ""
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    what = f"Not submitted: {where}{field}{str(first['message']).rstrip('.')}{more}"
     raise InvalidInput(
-        f"Not submitted: {where}{field}{str(first['message']).rstrip('.')}{more}.",
+        what if what.endswith("?") else f"{what}.",
         remedy="Correct it and submit again; nothing was queued.",
         details={"errors": errors, "submitted": total},
     )

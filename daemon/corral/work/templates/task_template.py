@@ -19,17 +19,15 @@ submitted task has them. ``steps`` in place of a prompt or command: :mod:`corral
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
-from corral.config.agents import AgentLimits
-from corral.config.document import DocumentError, Located, message_of, read_located, reason_of, shown
+from corral.config.document import DocumentError, Located, message_of, read_located, reason_of, shown, unknown_key
 from corral.config.load import read_settings
 from corral.config.teams import field_path
 from corral.core.errors import ConfigInvalid
@@ -40,7 +38,6 @@ from corral.work.templates.parameters import Parameter, typed
 from corral.work.templates.steps import (
     COMMANDS,
     ITEM,
-    Step,
     Steps,
     WorkFields,
     expand,
@@ -183,11 +180,7 @@ def nearest_line(located: Located, path: tuple[str | int, ...]) -> int:
 
 def _reason(item: Any) -> str:
     if item["type"] == "extra_forbidden":
-        shapes: dict[str, type[BaseModel]] = {"parameters": Parameter, "limits": AgentLimits, "steps": Step}
-        shape = shapes.get(str(item["loc"][0]), TaskTemplate)
-        shape = AgentLimits if shape is Step and item["loc"][2:3] == ("limits",) else shape
-        near = difflib.get_close_matches(str(item["loc"][-1])[:100], shape.model_fields, n=1)
-        return "is not a known field" + (f"; did you mean `{near[0]}`?" if near else "")
+        return unknown_key(item, TaskTemplate)
     return reason_of(item) if item["loc"] and item["type"] != "value_error" else message_of(item)
 
 

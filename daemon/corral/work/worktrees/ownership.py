@@ -6,7 +6,8 @@ A worktree that fails the proof stays as it is. Its row says what stands there i
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -200,3 +201,18 @@ def _is_it(place: Path, known: str) -> bool:
 
 def _at(context: WorktreeContext, row: WorktreeRow, place: Path) -> WorktreeRow:
     return move(context, row, {"path": str(place)}) or {**row, "path": str(place)}
+
+
+def left_worktrees(common_dir: Path, before: datetime) -> Iterator[tuple[Path, str]]:
+    """The worktrees on a branch of Corral's of their own name that git lists since before an instant; each with its branch.
+
+    What a daemon makes itself later has a row, which a reader may not see yet.
+    """
+    for entry in sorted((common_dir / "worktrees").glob("*/gitdir")):
+        try:
+            folder, head = Path(entry.read_text().strip()).parent, entry.with_name("HEAD").read_text().strip()
+            is_old = entry.stat().st_mtime < before.timestamp() and folder.is_dir()
+        except (OSError, ValueError):  # being removed, or not git's
+            continue
+        if is_old and head == f"ref: refs/heads/corral/{folder.name}":
+            yield folder, head.removeprefix("ref: refs/heads/")

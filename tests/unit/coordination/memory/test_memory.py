@@ -39,6 +39,14 @@ def found(conn: Connection, query: str = "", **more: Any) -> list[str]:
     return [row["summary"] for row in memory.recall(conn, Question(query, **more), NOW)]
 
 
+def test_a_secret_in_a_memory_is_not_kept(conn: Connection) -> None:
+    secret = "sk-ant-api03-" + "Ab1" * 8
+    tell(conn, f"It is {secret}.", outcome=secret, lessons=[f"export KEY={secret}"], details={"of": [secret]})
+    (row,) = memory.recall(conn, Question(), NOW)
+    assert row["summary"] == "It is [redacted]." and row["details"] == {"of": ["[redacted]"]}
+    assert secret not in str(row)
+
+
 def test_what_is_told_is_found_again_whole(conn: Connection) -> None:
     tell(
         conn, "  The tests need a database. ", event_type="Error", details={"port": 5432}, outcome="green",

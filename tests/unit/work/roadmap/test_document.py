@@ -141,6 +141,33 @@ def test_another_shape_is_named(text: str) -> None:
     assert problems(text)[0][0] == 1
 
 
+def test_a_key_that_is_not_read_as_it_is_meant_is_refused_with_the_right_one_and_a_teams_own_is_kept() -> None:
+    text = """\
+tasks:
+- {id: A}
+- {id: B, depends_on: [A]}
+- {id: C, dependancies: [A]}
+- {id: D, timeout: 7}
+- {id: E, target: release}
+- {id: F, kpi: 7, set_id: S, notes: [x], sprint: 3, assignee: me}
+- {id: G, needs: [A], status: done}
+epics:
+- milestone:
+  - tasks: [{id: H}]
+  milestones:
+  - task: [{id: I}]
+"""
+    assert problems(text) == [
+        (3, "B", "`depends_on` is not a known key; write `dependencies`"),
+        (4, "C", "`dependancies` is not a known key; write `dependencies`"),
+        (5, "D", "`timeout` is not a known key; write `timeout_s`"),
+        (6, "E", "`target` is not possible in a roadmap, but in `corral task submit`"),
+        (11, None, "`milestone` is not a known key; write `milestones`"),
+        (13, None, "`task` is not a known key; write `tasks`"),
+    ]
+    assert [task.task_id for task in read_roadmap(text.encode()).sound] == ["A", "F", "G"]
+
+
 def test_an_empty_roadmap_has_no_tasks() -> None:
     for text in ("", "# later\n", "epics:\ntasks:\n", "epics: []"):
         assert read_roadmap(text.encode()).tasks == () and problems(text) == []

@@ -143,6 +143,18 @@ def test_a_batch_is_refused_as_a_whole_with_every_agent_that_is_wrong(roster: Ma
     assert "has no command of its own" in messages[3]
 
 
+def test_a_key_that_no_task_has_is_refused_with_the_one_that_is_meant() -> None:
+    wrong: list[dict[str, Any]] = [{"depends_on": ["a"]}, {"timeout": 3}, {"limits": {"turns": 3}}]
+    with pytest.raises(InvalidInput) as refused:
+        read_submissions([{"title": "t", "command": "true", **fields} for fields in wrong])
+    told = {(error["field"], error["message"].rpartition(";")[2]) for error in refused.value.details["errors"]}
+    assert told == {
+        ("depends_on", " did you mean `wait_for`?"),
+        ("timeout", " did you mean `timeout_s`?"),
+        ("limits.turns", " did you mean `max_turns`?"),
+    }
+
+
 def test_what_executes_a_task_is_settled_by_its_agent_unless_it_says_so(roster: Make) -> None:
     items = read_submissions(
         [

@@ -132,7 +132,7 @@ def fail(error: CorralError, *, as_json: bool = False, debug: bool = False) -> i
                 print(f"  {line}", file=sys.stderr)
         if len(problems) > _MOST_PROBLEMS:
             print(f"  and {len(problems) - _MOST_PROBLEMS} more; --json shows them all", file=sys.stderr)
-    if error.cause and error.cause.rstrip(".") not in lines:
+    if not {line.rstrip(".") for line in error.cause.splitlines()} <= set(lines):
         print(f"  cause:  {_indented(error.cause, 10)}", file=sys.stderr)
     if error.remedy:
         print(f"  remedy: {_indented(error.remedy, 10)}", file=sys.stderr)

@@ -220,6 +220,10 @@ def _show_state(answer: dict[str, Any], *, stops: bool = False) -> None:
         echo(f"{answer['task_id']}  {state(answer['status'])}")
         if stops and answer["status"] in (TaskStatus.RUNNING, TaskStatus.INTERRUPTED):
             echo(f"Its worker is being stopped, and its work saved: corral wait {answer['task_id'][:8]}")
+        if failing := answer.get("dependents"):
+            number = f"{len(failing)} tasks that wait for it fail" if failing[1:] else "1 task that waits for it fails"
+            again = f"corral task retry {answer['task_id'][:8]}"
+            echo(paint(f"{number} with it. To run it, and them, all the same: {again}", "yellow"))
         if answer.get("merge_id"):
             echo(f"Your branch was submitted as {answer['merge_id']}: corral wait {answer['task_id'][:8]}")
         if answer.get("uncommitted"):
