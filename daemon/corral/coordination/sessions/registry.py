@@ -17,6 +17,7 @@ from corral.coordination.handoffs import handoffs
 from corral.coordination.locks.store import locks as lock_rows
 from corral.coordination.mail import addresses
 from corral.coordination.sessions.names import agent_name
+from corral.coordination.sessions.processes import is_start
 from corral.coordination.sessions.store import names
 from corral.coordination.sessions.store import sessions as session_rows
 from corral.core.errors import Conflict, InvalidInput, LimitReached, NotFound
@@ -74,7 +75,7 @@ class Arrival:
     Attributes:
         agent: Whose tasks it does, where it is the worker of an agent that was named, or chosen, for a task.
         transcript_path: Where its client writes down what is said.
-        client_pid: The process whose death ends the session, with ``client_started`` (Unix time) against reuse of the id.
+        client_pid: The process whose death ends the session, with ``client_started`` against the reuse of the id.
     """
 
     session_id: str
@@ -186,11 +187,10 @@ def predecessors(conn: Connection, arrival: Arrival) -> list[str]:
     """The live sessions of the client process that a session arrives from: that one has one session at a time."""
     if arrival.client_pid is None or arrival.parent_session_id is not None:
         return []
-    process = (arrival.client_pid, arrival.client_started)
     return [
         other["session_id"]
         for other in session_rows.of_processes(conn, [arrival.client_pid])
-        if (other["client_pid"], other["client_started"]) == process
+        if is_start(other["client_started"], arrival.client_started)
         and other["session_id"] != arrival.session_id
         and other["parent_session_id"] is None
     ]
