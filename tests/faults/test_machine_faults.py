@@ -56,6 +56,22 @@ def fill(folder: Path) -> Path:
     return ballast
 
 
+@pytest.mark.req("D3")
+@pytest.mark.parametrize("place", ["refs/heads/corral", "worktrees"])
+def test_a_worktree_that_finds_no_room_says_so(
+    coordinate: Callable[..., Coordinated], tmp_path: Path, place: str
+) -> None:
+    root = tmp_path / "worktrees"
+    house = coordinate(config=f"worktrees: {{root: {root}}}\n")
+    house.run("daemon", "start")
+    with small_volume(house.root / ".git" / place if "/" in place else root, "1m,nr_inodes=1"):
+        done = house.run("worktree", "create", "mine", check=False)
+        assert done.returncode == 1 and ("The disk is full" in done.stderr or "No space left" in done.stderr), (
+            done.stderr
+        )
+    assert house.run("worktree", "create", "mine").returncode == 0
+
+
 @pytest.mark.req("D3", "G2")
 def test_a_full_worktrees_volume_fails_nobody_and_all_goes_on_when_it_is_free(
     coordinate: Callable[..., Coordinated], tmp_path: Path
