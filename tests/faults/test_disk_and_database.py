@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import sqlite3
@@ -445,7 +446,11 @@ def test_a_process_is_the_same_one_after_the_clock_was_set(
     assert psutil.boot_time() == booted_at + jump_s
     keeper.step(now + timedelta(seconds=jump_s))
     assert parts.alive() == {"one", "two"}
-    assert last_look._runs(os.getpid(), start_time(os.getpid())), "a client finds what a daemon recorded"
+    bridge = last_look.enter(str(parts.project.home), os.getpid(), str(parts.project.root))
+    assert bridge is not None
+    announced = json.loads(os.pread(bridge, 4096, 0))
+    os.close(bridge)
+    assert announced["started"] == started, "a client and the daemon know it by the same"
     parts.db.write(lambda conn: session_rows.change(conn, "two", {"client_started": started - 1}))
     keeper.step(now + timedelta(seconds=jump_s + 3))
     assert parts.alive() == {"one"}, "a process that has got the id of another one is not that one"
