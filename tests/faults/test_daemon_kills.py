@@ -225,3 +225,10 @@ def test_while_work_is_open_stale_locks_are_looked_for_and_only_ours_go(repo: Pa
         again = keeper.step(now)
         assert again is not None, "work is open"
     assert not packed.exists() and all(lock.exists() for lock in theirs)
+    ours[0].touch()
+    now -= timedelta(hours=8)
+    again = keeper.step(now)
+    assert not ours[0].exists(), (
+        "a clock that was set back makes nobody wait, nor a lock young that it puts into the future"
+    )
+    assert again is not None and again - now <= timedelta(minutes=1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import socket
 import sqlite3
 import stat
@@ -21,6 +23,7 @@ import psutil
 import pytest
 from sqlalchemy import Connection
 
+from corral.client import last_look
 from corral.config.model import Settings
 from corral.config.paths import Project, find_project, socket_path
 from corral.coordination.edits.runtime_state import RuntimeState
@@ -33,6 +36,7 @@ from corral.coordination.sessions.store import sessions as session_rows
 from corral.core.errors import DatabaseUnavailable
 from corral.core.instants import iso, parse
 from corral.daemon.session_keeper import SessionKeeper
+from corral.runners.process import start_time
 from corral.store.engine.database import Database
 from corral.store.migrate import open_schema
 from corral.work.tasks.leases import give_back
@@ -427,12 +431,37 @@ def test_a_lock_keeps_the_time_it_had_left_over_a_jump(parts: Parts, jump_s: int
     assert parse(held["expires_at"]) == now + timedelta(seconds=3600)
 
 
+@pytest.mark.req("D11")
+@pytest.mark.parametrize("jump_s", [8 * 3600, -7200])
+def test_a_process_is_the_same_one_after_the_clock_was_set(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch, jump_s: int
+) -> None:
+    """The system says by Unix time when it was booted and when a process started: both move with the clock."""
+    keeper, now, booted_at = SessionKeeper(parts), parts.started_at, psutil.boot_time()  # type: ignore[arg-type]
+    started = start_time(os.getpid())
+    assert started is not None
+    arrive(parts, now, client_pid=os.getpid(), client_started=started)
+    keeper.step(now)
+    monkeypatch.setattr("psutil._psplatform.boot_time", lambda: booted_at + jump_s)
+    assert psutil.boot_time() == booted_at + jump_s
+    keeper.step(now + timedelta(seconds=jump_s))
+    assert parts.alive() == {"one", "two"}
+    bridge = last_look.enter(str(parts.project.home), os.getpid(), str(parts.project.root))
+    assert bridge is not None
+    announced = json.loads(os.pread(bridge, 4096, 0))
+    os.close(bridge)
+    assert announced["started"] == started, "a client and the daemon know it by the same"
+    parts.db.write(lambda conn: session_rows.change(conn, "two", {"client_started": started - 1}))
+    keeper.step(now + timedelta(seconds=jump_s + 3))
+    assert parts.alive() == {"one"}, "a process that has got the id of another one is not that one"
+
+
 @pytest.mark.req("D18")
 def test_what_a_session_holds_comes_free_with_its_process_and_not_before(parts: Parts) -> None:
     now = parts.started_at
     with subprocess.Popen(["sleep", "600"]) as client:
         try:
-            started = psutil.Process(client.pid).create_time()
+            started = start_time(client.pid)
             parts.db.write(
                 lambda conn: session_registry.register(
                     conn, Arrival(session_id="one", client_pid=client.pid, client_started=started), now

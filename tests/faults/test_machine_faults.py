@@ -18,6 +18,7 @@ from corral.runners import keeping, worker
 from corral.runners.command import CommandRunner
 from corral.runners.process import spawn
 from corral.runners.protocol import Assignment, Running
+from tests.conftest import git
 from tests.integration.running import clock, finish, make_assignment
 from tests.integration.supervision import House, settings_with
 from tests.support.coordinated import Coordinated, eventually
@@ -53,6 +54,22 @@ def fill(folder: Path) -> Path:
             except OSError:
                 chunk //= 2
     return ballast
+
+
+@pytest.mark.req("D3")
+@pytest.mark.parametrize("place", ["refs/heads/corral", "worktrees"])
+def test_a_worktree_that_finds_no_room_says_so(
+    coordinate: Callable[..., Coordinated], tmp_path: Path, place: str
+) -> None:
+    root = tmp_path / "worktrees"
+    house = coordinate(config=f"worktrees: {{root: {root}}}\n")
+    house.run("daemon", "start")
+    with small_volume(house.root / ".git" / place if "/" in place else root, "1m,nr_inodes=1"):
+        done = house.run("worktree", "create", "mine", check=False)
+        assert done.returncode == 1 and ("The disk is full" in done.stderr or "No space left" in done.stderr), (
+            done.stderr
+        )
+    assert house.run("worktree", "create", "mine").returncode == 0
 
 
 @pytest.mark.req("D3", "G2")
@@ -123,6 +140,21 @@ def test_where_no_start_succeeds_one_is_tried_now_and_then_and_all_go_on_after_i
         assert house.supervisor.pause is None
         assert {house.detail(task_id)["attempts"] for task_id in ids} == {1}
         assert {house.detail(task_id)["faults"] for task_id in ids} == {0}
+        house.settle()
+    finally:
+        house.close()
+
+
+def test_a_checkout_that_git_cannot_make_is_said_and_tried_again(repo: Path) -> None:
+    blob = git(repo, "rev-parse", "HEAD:README.md")
+    kept, away = repo / ".git" / "objects" / blob[:2] / blob[2:], repo.parent / "away"
+    house = House(repo, settings_with(tasks={"max_retries": 0, "retry_initial_s": 0.2, "retry_max_s": 0.4}))
+    try:
+        kept.rename(away)
+        task_id = house.submit("true")
+        house.until(lambda: house.detail(task_id)["faults"] > 0)
+        away.rename(kept)
+        assert house.until_status(task_id, "completed")["attempts"] == 1
         house.settle()
     finally:
         house.close()

@@ -147,7 +147,9 @@ def test_where_the_work_of_two_parents_does_not_merge_the_child_waits_and_says_s
     b = stacked.submit("b", command="echo b > same.txt")
     stacked.finish(b)
     child = stacked.submit("child", a, b, command="cat same.txt > seen.txt")
-    stacked.house.until(lambda: stacked.house.status(child) == "waiting" and not stacked.house.supervisor.running_count())
+    stacked.house.until(
+        lambda: stacked.house.status(child) == "waiting" and not stacked.house.supervisor.running_count()
+    )
     detail = stacked.house.detail(child)
     assert (detail["attempts"], detail["error_code"]) == (0, None), "it is not counted"
     assert "same.txt (add/add): it begins once one of them has landed" in detail["attempt_history"][0]["error_message"]
@@ -177,7 +179,9 @@ def test_a_child_at_work_is_told_that_its_parent_changed_or_came_back_and_lands_
     stacked.house.until(lambda: stacked.house.detail(child)["started_at"] is not None)
     merge = stacked.world.merge(stacked.merge_id(parent))
     settled = merge_settled(lambda: stacked.house.settings)  # type: ignore[arg-type]
-    requests.cancel(stacked.world.db, stacked.world.repo(), merge["merge_id"], on_settled=settled, now=stacked.world.now())
+    requests.cancel(
+        stacked.world.db, stacked.world.repo(), merge["merge_id"], on_settled=settled, now=stacked.world.now()
+    )
     sha = stacked.change(merge["branch"], {"parent.txt": "changed\n"})
     enqueue(stacked.world.db, stacked.world.repo(), branch=merge["branch"], target="main", now=stacked.world.now())
     session_id = str(stacked.house.detail(child)["session_id"])
@@ -213,7 +217,9 @@ def test_what_a_person_takes_off_the_target_does_not_come_back_with_a_task_that_
     assert taken not in git(stacked.root, "rev-list", "HEAD").split(), "nor into its history"
 
 
-def test_a_branch_that_took_a_rewritten_target_over_lands_with_all_that_its_author_made_of_it(stacked: StackedTasks) -> None:
+def test_a_branch_that_took_a_rewritten_target_over_lands_with_all_that_its_author_made_of_it(
+    stacked: StackedTasks,
+) -> None:
     commit(stacked.root, {"note.txt": "old\n"}, "Add the note")
     gate = stacked.root.parent / "gate"
     over = f"while [ ! -e {gate} ]; do sleep 0.02; done; git merge -q -X ours main; echo both > note.txt; git commit -qam over"

@@ -36,8 +36,10 @@ BUSY_S = 0.5
 """Seconds that a read waits for the database, and a mark for another process that looks at it."""
 MARK_S = 3600.0
 """Seconds after which the mark of a session that edited nothing since stands in nobody's way."""
-SAME_START_S = 60.0
-"""A process that started so much later is another one with its id. Smaller differences come from a clock that was set."""
+SAME_START_S = 0.05
+"""A process that started so much later is another one with its id."""
+UNIX_S = 1e9
+"""As in ``corral/coordination/sessions/processes.py``."""
 LONGEST_BACKOFF_S = 60.0
 """Seconds between two starts of a daemon that fails, at most; see ``corral/config/crashes.py``."""
 CAUSE_S = 600.0
@@ -400,7 +402,9 @@ def _runs(pid: int, started: float | None) -> bool:
     except OSError:  # another user's
         pass
     state, began = _process(pid)
-    return state not in ("Z", "X") and (None in (started, began) or abs(began - started) < SAME_START_S)  # type: ignore[operator]
+    return state not in ("Z", "X") and (
+        None in (started, began) or started > UNIX_S or abs(began - started) < SAME_START_S  # type: ignore[operator]
+    )
 
 
 def _started_at(pid: int) -> float | None:
@@ -408,13 +412,11 @@ def _started_at(pid: int) -> float | None:
 
 
 def _process(pid: int) -> tuple[str, float | None]:
-    """The state of a process and when it started (Unix time); empty and None where the system does not say it in a file."""
+    """The state of a process and when it started (seconds since the boot); empty and None where no file of the system says it."""
     try:
         fields = _stat(pid)
-        with open("/proc/stat", "rb") as file:
-            booted = next(int(line.split()[1]) for line in file if line.startswith(b"btime"))
-        return fields[0], booted + int(fields[19]) / os.sysconf("SC_CLK_TCK")
-    except (OSError, ValueError, IndexError, StopIteration):
+        return fields[0], int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError):
         return "", None
 
 

@@ -35,7 +35,7 @@ def met_the_end(error: BaseException) -> bool:
             f"{link.message} {link.cause} {link.details.get('stderr', '')}"
         ):
             return True
-        link = link.__cause__
+        link = link.__cause__ if link.__cause__ is not link else None
     return False
 
 

@@ -60,9 +60,10 @@ class StaleLocks:
 
     def step(self, now: datetime) -> datetime | None:
         """Check at most every :data:`LOOK_EVERY_S`; None when no work is open and no lock remains."""
-        if self._next is not None and now < self._next:
+        pause = timedelta(seconds=LOOK_EVERY_S)
+        if self._next is not None and timedelta(0) < self._next - now <= pause:  # more, and the clock was set back
             return self._next
-        self._next = now + timedelta(seconds=LOOK_EVERY_S)
+        self._next = now + pause
         remain = self._clear(now, STALE_S)
         return self._next if remain or self._db.read(_is_busy) else None
 
@@ -71,7 +72,7 @@ class StaleLocks:
         removed = stale.clear(self._git, now, refs=OURS, worktrees=[], older_than_s=older_than_s)
         packed = self._git.common_dir / "packed-refs.lock"
         with suppress(OSError):
-            age_s = now.timestamp() - packed.stat().st_mtime
+            age_s = abs(now.timestamp() - packed.stat().st_mtime)
             # Every git that deletes a ref holds it, the user's too, without having it open: its age alone proves nothing.
             if age_s > STALE_S and not stale.may_be_gits(packed, self._git):
                 packed.unlink()

@@ -298,7 +298,8 @@ class Kept:
         if kind == "keeper":
             self._keeper = int(words[0])
         elif kind == "worker":
-            self.pid, self.pid_started, self._monotonic = int(words[0]), float(words[1]), float(words[2])
+            self.pid, self._monotonic = int(words[0]), float(words[2])
+            self.pid_started = start_time(self.pid) or 0.0
         elif kind == "input":
             self._is_input_closed = words[0] == "closed"
         elif kind == "exit":
@@ -350,7 +351,6 @@ def keep(
     word, _, number = reply.partition(" ")
     if word == "started":
         kept.exit()  # takes in the worker's line, and sees whether the keeper has died since
-        kept.pid_started = start_time(kept.pid) or kept.pid_started
         return kept
     kept.close()
     while not revoke(folder, charge.marks):

@@ -25,7 +25,7 @@ from corral.runners.tags import PROJECT_MARK, is_tagged, tagging
 Marks = Mapping[str, str]
 """Variables that all must match in the environment of a process for it to be ours."""
 
-_CLOCK_SKEW_S = 2.0  # the kernel derives start times from the boot time, which moves when the clock is set
+_SAME_START_S = 0.05 if psutil.LINUX else 1.0
 _CHUNK = 1 << 20
 _EXEC_READS = 1000
 OUT_OF_RESOURCES = frozenset(
@@ -241,10 +241,19 @@ def available_mb() -> float:
 
 
 def start_time(pid: int) -> float | None:
-    """When a process started (seconds since the epoch), or None if there is none."""
+    """When a process started, or None if there is none: on Linux seconds since the boot, elsewhere Unix time.
+
+    Linux knows only the former, and derives Unix time from that of its boot, which moves whenever the clock is set.
+    """
     with suppress(psutil.Error):
-        return psutil.Process(pid).create_time()
+        booted_at = psutil.boot_time() if psutil.LINUX else 0.0
+        return round(psutil.Process(pid).create_time() - booted_at, 2)
     return None
+
+
+def is_same_start(begun: float, recorded: float) -> bool:
+    """Whether two start times are those of one process."""
+    return abs(begun - recorded) < _SAME_START_S
 
 
 def kernel_kills() -> int | None:
@@ -381,7 +390,7 @@ def kill_leftover(pid: int, started: float, marks: Marks, folder: Path | None = 
         Whether the leader was alive and was sent SIGKILL with its group.
     """
     begun = start_time(pid)
-    if begun is None or abs(begun - started) > _CLOCK_SKEW_S or not _is_ours(pid, marks, folder):
+    if begun is None or not is_same_start(begun, started) or not _is_ours(pid, marks, folder):
         return False
     with suppress(ProcessLookupError):
         if os.getpgid(pid) == pid:

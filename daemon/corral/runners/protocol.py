@@ -214,7 +214,7 @@ class Observation:
 
 
 class Running(Protocol):
-    """A started worker. ``pid`` with ``pid_started`` (seconds since the epoch) survives the reuse of pids."""
+    """A started worker. ``pid`` with ``pid_started``, its start as the system knows it, survives the reuse of pids."""
 
     @property
     def pid(self) -> int:

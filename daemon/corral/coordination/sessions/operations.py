@@ -35,7 +35,7 @@ from corral.coordination.sessions.api import (
     SessionId,
 )
 from corral.coordination.sessions.claims import refusals
-from corral.coordination.sessions.processes import started_at, terminal_of
+from corral.coordination.sessions.processes import terminal_of
 from corral.coordination.sessions.registry import Arrival, EndedSession
 from corral.coordination.sessions.store import names
 from corral.coordination.sessions.store import sessions as session_rows
@@ -47,6 +47,7 @@ from corral.core.payload import Payload, shaped
 from corral.core.redaction import redact
 from corral.core.routing import EVERYONE, MACHINE, PEER, Routes
 from corral.core.states import ShownStatus
+from corral.runners.process import start_time
 from corral.store.rows.sessions import NameRow, SessionRow
 
 router = Routes("sessions", "/sessions", scope=MACHINE, callers=EVERYONE)
@@ -108,7 +109,7 @@ async def register(services: Services, request: Request, body: Registration) -> 
         capabilities=discovery.check_capabilities(body.capabilities),
         current_task=body.current_task and redact(body.current_task),
         client_pid=client_pid,
-        client_started=started_at(client_pid) if client_pid else None,
+        client_started=start_time(client_pid) if client_pid else None,
         cwd=body.cwd,
     )
 

@@ -7,6 +7,11 @@ from collections.abc import Iterator
 
 import psutil
 
+from corral.runners.process import is_same_start, start_time
+
+UNIX_S = 1e9
+"""Above it a start is Unix time. On Linux an earlier version recorded that, and it moved with the clock: the id alone decides."""
+
 
 def upwards(pid: int) -> Iterator[int]:
     """A process, and those that it descends from, the nearest first, up to this daemon or to the system's first."""
@@ -20,20 +25,20 @@ def upwards(pid: int) -> Iterator[int]:
             return
 
 
-def started_at(pid: int) -> float | None:
-    """When a process started (Unix time), against the reuse of its id; None if it is gone."""
-    try:
-        return float(psutil.Process(pid).create_time())
-    except psutil.Error:
-        return None
+def is_start(recorded: float | None, begun: float | None) -> bool:
+    """Whether a recorded start is that of the process which began then; None: it is not known, or the process is gone."""
+    if recorded is None or (psutil.LINUX and recorded > UNIX_S):
+        return True
+    return begun is not None and is_same_start(begun, recorded)
 
 
 def is_running(pid: int, started: float | None) -> bool:
     """Whether the process with this id is still the one that started then."""
     try:
         process = psutil.Process(pid)
-        same = started is None or abs(process.create_time() - started) < 1.0
-        return same and process.status() != psutil.STATUS_ZOMBIE
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return False
+        return is_start(started, start_time(pid))
     except psutil.NoSuchProcess:
         return False
     except psutil.AccessDenied:

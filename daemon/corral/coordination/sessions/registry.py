@@ -17,7 +17,7 @@ from corral.coordination.handoffs import handoffs
 from corral.coordination.locks.store import locks as lock_rows
 from corral.coordination.mail import addresses
 from corral.coordination.sessions.names import agent_name
-from corral.coordination.sessions.processes import started_at
+from corral.coordination.sessions.processes import is_start
 from corral.coordination.sessions.store import names
 from corral.coordination.sessions.store import sessions as session_rows
 from corral.core.errors import Conflict, InvalidInput, LimitReached, NotFound
@@ -27,6 +27,7 @@ from corral.core.instants import after, iso
 from corral.core.payload import Payload, picked
 from corral.core.redaction import redact
 from corral.core.states import SessionStatus
+from corral.runners.process import start_time
 from corral.store import events
 from corral.store.rows import Columns
 from corral.store.rows.sessions import Kin, SessionRow
@@ -75,7 +76,7 @@ class Arrival:
     Attributes:
         agent: Whose tasks it does, where it is the worker of an agent that was named, or chosen, for a task.
         transcript_path: Where its client writes down what is said.
-        client_pid: The process whose death ends the session, with ``client_started`` (Unix time) against reuse of the id.
+        client_pid: The process whose death ends the session, with ``client_started`` against the reuse of the id.
     """
 
     session_id: str
@@ -187,11 +188,10 @@ def predecessors(conn: Connection, arrival: Arrival) -> list[str]:
     """The live sessions of the client process that a session arrives from: that one has one session at a time."""
     if arrival.client_pid is None or arrival.parent_session_id is not None:
         return []
-    process = (arrival.client_pid, arrival.client_started)
     return [
         other["session_id"]
         for other in session_rows.of_processes(conn, [arrival.client_pid])
-        if (other["client_pid"], other["client_started"]) == process
+        if is_start(other["client_started"], arrival.client_started)
         and other["session_id"] != arrival.session_id
         and other["parent_session_id"] is None
     ]
@@ -209,7 +209,7 @@ def pass_on(conn: Connection, session_id: str, clients: Sequence[int]) -> bool:
     for pid in clients:
         rows = session_rows.of_processes(conn, [pid])
         if all(session_id in (row["session_id"], row["parent_session_id"]) for row in rows):
-            changes: Columns = {"client_pid": pid, "client_started": started_at(pid)}
+            changes: Columns = {"client_pid": pid, "client_started": start_time(pid)}
             return session_rows.change(conn, session_id, changes) is not None
     return False
 

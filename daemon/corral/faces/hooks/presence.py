@@ -13,12 +13,12 @@ from corral.config.paths import find_checkout
 from corral.coordination.locks.table import Holder
 from corral.coordination.services import Services
 from corral.coordination.sessions import registry as session_registry
-from corral.coordination.sessions.processes import started_at
 from corral.coordination.sessions.registry import Arrival
 from corral.coordination.sessions.store import sessions as session_rows
 from corral.core.instants import iso
 from corral.core.states import SessionStatus
 from corral.faces.hooks.payloads import HookEvent
+from corral.runners.process import start_time
 from corral.store.rows import Columns
 from corral.store.rows.sessions import SessionRow
 
@@ -38,7 +38,7 @@ def arrival(services: Services, event: HookEvent) -> Arrival:
         worktree=str(checkout.top) if checkout else None,
         branch=_branch(checkout.git_dir) if checkout else None,
         client_pid=pid,
-        client_started=started_at(pid) if pid else None,
+        client_started=start_time(pid) if pid else None,
         entrypoint=event.entrypoint or None,
         transcript_path=event.transcript_path or None,
     )

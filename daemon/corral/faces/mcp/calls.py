@@ -23,7 +23,6 @@ from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions import session_end, tokens
 from corral.coordination.sessions.actor import Actor, Speaker, speaker
 from corral.coordination.sessions.claims import NOBODY
-from corral.coordination.sessions.processes import started_at
 from corral.coordination.sessions.registry import Arrival
 from corral.coordination.sessions.store import sessions as session_rows
 from corral.core.asgi import utf8
@@ -34,6 +33,7 @@ from corral.core.payload import Payload
 from corral.core.states import SessionStatus
 from corral.faces.mcp.replays import Replays
 from corral.observe.audit import requests as audit_requests
+from corral.runners.process import start_time
 
 T = TypeVar("T")
 Function = Callable[..., Awaitable[Any]]
@@ -121,7 +121,7 @@ class Call(Actor):
             cwd=self.cwd or None,
             worktree=str(checkout.top) if ours and checkout else None,
             client_pid=pid,
-            client_started=started_at(pid) if pid else None,
+            client_started=start_time(pid) if pid else None,
         )
 
 

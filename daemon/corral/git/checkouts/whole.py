@@ -116,7 +116,7 @@ def fill(checkout: Git, *, sparse: bool) -> None:
     try:
         repointing.fill(lambda: checkout, "HEAD")
     except GitFailed as error:
-        raise explain_failure(error) from error
+        raise explain_failure(error) from None
 
 
 def lay_out(prove: Prove, sha: str) -> Whole:
@@ -163,7 +163,7 @@ def attributes(checkout: Git, paths: Sequence[str]) -> dict[str, str]:
 
 
 def explain_failure(error: GitFailed) -> GitFailed:
-    """A failure of a checkout; one by a filter or in a partial clone gets its cause and remedy."""
+    """A failure of a checkout, or, for one by a filter or in a partial clone, another one with its cause and remedy."""
     stderr = str(error.details.get("stderr", ""))
     missing = re.search(r"could not fetch \S+ from promisor remote|promisor object", stderr)
     if missing:
@@ -207,7 +207,7 @@ def _write(prove: Prove, sha: str) -> None:
     try:
         checkout.must("read-tree", "--reset", "-u", sha, timeout_s=CHECKOUT_S, **_options(checkout, PARALLEL))
     except GitFailed as error:
-        raise explain_failure(error) from error
+        raise explain_failure(error) from None
     _empty_submodules(prove())
     prove().must("clean", "-ffdq", timeout_s=CHECKOUT_S, **_options(checkout))
 

@@ -110,6 +110,8 @@ class Outcome(Enum):
 
 
 _LOCK = re.compile(r"\.lock': File exists|could not lock config file|Another git process seems to be running")
+_UNABLE = re.compile(r"Unable to create '.*\.lock'")
+"""The system refused a lock file, as on a full disk. Of a ref's git says "cannot lock ref" then too, as in a refusal."""
 _REFUSED = re.compile(
     r"but expected|reference already exists|unable to resolve reference|cannot lock ref|Not possible to fast-forward"
     r"|would be overwritten|would lose untracked|refusing to|already exists|contains modified or untracked"
@@ -134,7 +136,7 @@ def classify(verb: str, rc: int, stderr: str) -> Outcome:
         return Outcome.LOCK
     if rc == 1 and verb == "merge-tree":
         return Outcome.CONFLICT
-    if rc == 1 or _REFUSED.search(stderr):
+    if rc == 1 or (_REFUSED.search(stderr) and not _UNABLE.search(stderr)):
         return Outcome.REFUSED
     return Outcome.INFRA
 

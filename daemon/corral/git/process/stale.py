@@ -42,7 +42,7 @@ def lock_files(repo: Git, now: datetime) -> list[LockFile]:
     locks = []
     for path, ref, worktree in candidates:
         try:
-            age_s = now.timestamp() - path.stat().st_mtime
+            age_s = abs(now.timestamp() - path.stat().st_mtime)  # of the future: the clock was set back since
         except OSError:  # gone, or in a folder that we may not read
             continue
         locks.append(LockFile(path, age_s, ref, worktree))
