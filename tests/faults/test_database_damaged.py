@@ -83,7 +83,8 @@ def test_damage_is_noticed_stops_everything_and_the_printed_remedy_works(
     assert len(steps) == 3
     eventually(lambda: not psutil.pid_exists(worker) or psutil.Process(worker).status() == psutil.STATUS_ZOMBIE)
     assert (house.root / ".corral" / "damaged" / "corral.db").exists()
-    assert house.json("task", "list") == [] and house.json("status")["needs_you"] == []
+    assert house.json("task", "list") == []
+    assert [need["kind"] for need in house.json("status")["needs_you"]] == ["unknown_worktree"], "what the task made is told"
     recovered = house.json("worktree", "recover", "saved")
     assert (Path(recovered["path"]) / "draft.txt").read_text() == "draft"
     assert any("x.txt" in files for _, _, files in os.walk(worktrees_of(house.root))), "worktrees stay"
@@ -106,7 +107,7 @@ def test_a_damaged_file_at_the_start_has_the_same_remedy(house: Coordinated, tmp
     assert "damaged" in refusal
     follow(house, refusal.replace("\n", " "), tmp_path)
     eventually(lambda: not worker.is_running())
-    assert [need["kind"] for need in house.json("status")["needs_you"]] == ["foreign_database"]
+    assert [need["kind"] for need in house.json("status")["needs_you"]] == ["foreign_database", "unknown_worktree"]
     assert all(other.exists() for other in others), "what else begins with its name stays"
 
 

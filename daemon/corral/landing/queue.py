@@ -314,10 +314,11 @@ class Queue:
             if tip is None:
                 self.rewinds.remember(target)
                 last = refs.read(repo, kept.tip_ref(target)) or "COMMIT"
-                remedy = f"Rename it back, or make it again: `git branch {quote(target)} {last[:12]}`"
+                remedy = f"Rename it back, or make it again: `git branch {quote(target)} {last[:12]}`."
                 if requests:
                     id_, branch = requests[0]["merge_id"][:8], quote(requests[0]["branch"])
-                    remedy += f"; or land on another: `corral merge cancel {id_}`, `corral merge submit {branch} --target NAME`"
+                    other = f"`corral merge cancel {id_}`, then `corral merge submit {branch} --target NAME`"
+                    remedy = f"To land on another branch: {other}. Else rename{remedy.removeprefix('Rename')}"
                 gone = f"{STOPPED} {target}. There is no branch {target} any more."
                 return self._executor.hold_first(requests, with_remedy(gone, remedy), now)
             landing = self._verify_settings(refs.branch_ref(target))

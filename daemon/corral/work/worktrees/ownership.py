@@ -206,13 +206,15 @@ def _at(context: WorktreeContext, row: WorktreeRow, place: Path) -> WorktreeRow:
 def left_worktrees(common_dir: Path, before: datetime) -> Iterator[tuple[Path, str]]:
     """The worktrees on a branch of Corral's of their own name that git lists since before an instant; each with its branch.
 
-    What a daemon makes itself later has a row, which a reader may not see yet.
+    What a daemon makes itself later has a row, which a reader may not see yet. In a copy of a repository git lists those of the
+    original, which point there.
     """
     for entry in sorted((common_dir / "worktrees").glob("*/gitdir")):
         try:
             folder, head = Path(entry.read_text().strip()).parent, entry.with_name("HEAD").read_text().strip()
-            is_old = entry.stat().st_mtime < before.timestamp() and folder.is_dir()
+            is_old = entry.stat().st_mtime < before.timestamp()
+            is_ours = os.path.samefile((folder / ".git").read_text().strip().removeprefix("gitdir: "), entry.parent)
         except (OSError, ValueError):  # being removed, or not git's
             continue
-        if is_old and head == f"ref: refs/heads/corral/{folder.name}":
+        if is_old and is_ours and head == f"ref: refs/heads/corral/{folder.name}":
             yield folder, head.removeprefix("ref: refs/heads/")
