@@ -84,7 +84,9 @@ def test_damage_is_noticed_stops_everything_and_the_printed_remedy_works(
     eventually(lambda: not psutil.pid_exists(worker) or psutil.Process(worker).status() == psutil.STATUS_ZOMBIE)
     assert (house.root / ".corral" / "damaged" / "corral.db").exists()
     assert house.json("task", "list") == []
-    assert [need["kind"] for need in house.json("status")["needs_you"]] == ["unknown_worktree"], "what the task made is told"
+    assert [need["kind"] for need in house.json("status")["needs_you"]] == ["unknown_worktree"], (
+        "what the task made is told"
+    )
     recovered = house.json("worktree", "recover", "saved")
     assert (Path(recovered["path"]) / "draft.txt").read_text() == "draft"
     assert any("x.txt" in files for _, _, files in os.walk(worktrees_of(house.root))), "worktrees stay"

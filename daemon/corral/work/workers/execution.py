@@ -300,9 +300,7 @@ def conclude(context: AttemptContext, task: TaskRow, worktree: WorktreeRow | Non
     context.nudge("supervisor")
     if ending.to_land is not None:
         context.nudge("landing")
-    if worktree is not None and _keeps_tree(ending, status):
-        continuing.keep(context.worktrees, task, worktree)
-    elif worktree is not None:
+    if worktree is not None and not _keeps_tree(ending, status):
         keeps = ending.success and status != "lost"
         reclaim(context.worktrees, worktree["worktree_id"], reason=f"task {task['task_id']} {status}", keeps=keeps)
         context.nudge("landing")  # a branch that has landed can go once no worktree has it
@@ -325,7 +323,9 @@ def _close(
     except LeaseLost:
         status = "lost"
     session_end.end_attempt(conn, required(task["session_id"]), status, now, leases.offering(rules))
-    if worktree is not None and not _keeps_tree(ending, status):
+    if worktree is not None and _keeps_tree(ending, status):
+        continuing.keep(context.worktrees, task, worktree)  # before anybody can claim the task again
+    elif worktree is not None:
         from_states = (WorktreeState.ALLOCATING, WorktreeState.READY)
         worktree_rows.transition(conn, worktree["worktree_id"], from_states, {"state": WorktreeState.RECLAIMING})
     return status

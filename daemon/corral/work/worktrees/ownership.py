@@ -213,7 +213,7 @@ def left_worktrees(common_dir: Path, before: datetime) -> Iterator[tuple[Path, s
         try:
             folder, head = Path(entry.read_text().strip()).parent, entry.with_name("HEAD").read_text().strip()
             is_old = entry.stat().st_mtime < before.timestamp()
-            is_ours = os.path.samefile((folder / ".git").read_text().strip().removeprefix("gitdir: "), entry.parent)
+            is_ours = entry.parent.samefile((folder / ".git").read_text().strip().removeprefix("gitdir: "))
         except (OSError, ValueError):  # being removed, or not git's
             continue
         if is_old and is_ours and head == f"ref: refs/heads/corral/{folder.name}":
