@@ -15,6 +15,7 @@ from corral.work.loops import store as loop_rows
 from corral.work.loops.history import past_of, start_sha
 from corral.work.merges.store import merges
 from corral.work.tasks import tasks
+from corral.work.workers import execution
 from tests.conftest import commit_all, git
 from tests.integration.supervision import House, houses
 
@@ -155,6 +156,20 @@ def test_a_damaged_checkpoint_is_passed_over(house: Open, repo: Path) -> None:
     home.db.write(lambda conn: conn.execute(update(table).where(table.c.iteration == 2).values(**gone)))
     past = past_of(home.worktree_context, task_id)
     assert past is not None and start_sha(past, "tip") == rows[0]["head_sha"], "its commit is gone"
+
+
+@pytest.mark.req("FR-LOOP-005")
+def test_a_worktree_is_kept_before_its_task_can_be_claimed_again(house: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    home, kept = house(), list[bool]()
+
+    def at(point: str) -> None:
+        if point == "task.closed" and home.status(task_id) == "pending":
+            kept.append(task_id in home.worktree_context.kept)
+
+    monkeypatch.setattr(execution, "crash_point", at)
+    task_id = home.submit(COUNT_UP, **looped(suite("test $(cat n.txt) = 2")))
+    assert home.until_status(task_id, "completed", "failed", "dead")["status"] == "completed"
+    assert kept == [True]
 
 
 @pytest.mark.req("FR-LOOP-005")
