@@ -170,7 +170,8 @@ def test_a_restarted_daemon_sees_the_bridge_again(repo: Path, sock: Path, start:
 def test_a_bridge_that_outlives_an_uninstall_creates_nothing(repo: Path, sock: Path, start: Start) -> None:
     bridge = start(repo)
     assert bridge.hook("PreToolUse") == {}
-    until(lambda: (repo / ".corral" / "summoned").exists())
+    record = repo / ".corral" / "run" / "start.json"
+    until(lambda: record.exists() and "next_at" in record.read_text())  # it has ended its attempt to start one
     shutil.rmtree(repo / ".corral")
     assert bridge.hook("PreToolUse") == {}
     assert "error" in bridge.ask("tools/call", {"name": "heartbeat", "arguments": {}})
