@@ -186,9 +186,11 @@ class Gate:
         return self._elsewhere.ask(event, fields, answer)
 
     def answered(self, arguments: dict[str, Any]) -> None:
-        """Note that the answer to an event was sent: the hook in the settings waits for that before an edit."""
-        call = str(arguments.get("tool_use_id") or "")
-        if call and self._announced is not None and arguments.get("hook_event_name") == "PreToolUse":
+        """Note that the answer to an event was sent: before an edit the hook in the settings waits for that."""
+        is_edit = (
+            arguments.get("hook_event_name") == "PreToolUse" and arguments.get("tool_name") in last_look.EDIT_TOOLS
+        )
+        if is_edit and self._announced is not None and (call := str(arguments.get("tool_use_id") or "")):
             with self._lock:
                 self._answered.appendleft(call)
                 last_look.answered(self._announced, self._answered)

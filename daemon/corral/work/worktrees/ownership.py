@@ -211,10 +211,11 @@ def left_worktrees(common_dir: Path, before: datetime) -> Iterator[tuple[Path, s
     """
     for entry in sorted((common_dir / "worktrees").glob("*/gitdir")):
         try:
+            if entry.stat().st_mtime >= before.timestamp():
+                continue
             folder, head = Path(entry.read_text().strip()).parent, entry.with_name("HEAD").read_text().strip()
-            is_old = entry.stat().st_mtime < before.timestamp()
             is_ours = entry.parent.samefile((folder / ".git").read_text().strip().removeprefix("gitdir: "))
         except (OSError, ValueError):  # being removed, or not git's
             continue
-        if is_old and is_ours and head == f"ref: refs/heads/corral/{folder.name}":
+        if is_ours and head == f"ref: refs/heads/corral/{folder.name}":
             yield folder, head.removeprefix("ref: refs/heads/")
